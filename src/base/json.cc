@@ -257,27 +257,29 @@ Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     return resource_exhausted("JSON of {} bytes, the limit is {}", text.size(), limits.max_bytes);
   }
-  const simdjson::padded_string padded(text);
+  // Inside brackets a lone scalar is an ordinary element: simdjson does not check what follows a root scalar.
+  std::string bracketed;
+  bracketed.reserve(text.size() + 2 + simdjson::SIMDJSON_PADDING);
+  bracketed.append("[").append(text).append("]");
+  const simdjson::padded_string_view padded(bracketed.data(), bracketed.size(), bracketed.capacity());
   od::parser parser;
   od::document document;
   if (const auto error = parser.iterate(padded).get(document); error != simdjson::SUCCESS) {
     return invalid_argument("JSON: {}", simdjson::error_message(error));
   }
-  JsonValue value;
-  Status status = Reader(limits).read(document, 0, &value);
+  JsonValue values;
+  Status status = Reader(limits).read(document, -1, &values);
+  const char* where = nullptr;
+  const bool inside = document.current_location().get(where) == simdjson::SUCCESS;
   if (!status.ok()) {
-    const char* where = nullptr;
-    if (document.current_location().get(where) != simdjson::SUCCESS || where < padded.data()) {
-      return status;
-    }
-    return Status(status.code(), fmt::format("{} near byte {}", status.message(), where - padded.data()));
+    if (!inside || where <= bracketed.data()) return status;
+    return Status(status.code(),
+                  fmt::format("{} near byte {}", status.message(), where - bracketed.data() - 1));
   }
-  // Once the document is read, a location inside the text means that more follows it.
-  const char* rest = nullptr;
-  if (document.current_location().get(rest) == simdjson::SUCCESS) {
-    return invalid_argument("JSON: text after the end of the document");
+  if (inside || values.items().size() != 1) {
+    return invalid_argument("JSON: expected exactly one document");
   }
-  return value;
+  return std::move(values.items()[0]);
 }
 
 }  // namespace sluice
