@@ -23,7 +23,8 @@ Buffer::~Buffer() {
 Result<Buffer> Buffer::create(size_t num_bytes, std::string_view what) {
   Buffer buffer;
   if (num_bytes == 0) return buffer;
-  void* data = ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data =
+      ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return resource_exhausted("{}: the system refused {} MiB of memory", what, num_bytes >> 20);
   }

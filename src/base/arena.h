@@ -1,5 +1,6 @@
 #pragma once
-// A bump allocator of fixed capacity: what a step needs is taken at start-up, and a step allocates nothing.
+// A bump allocator of fixed capacity: what a step needs is taken at start-up, and a step allocates
+// nothing.
 
 #include <cstddef>
 #include <cstdint>

@@ -13,7 +13,9 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-inline float to_float(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+inline float to_float(bf16 x) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+}
 
 /// Rounds to nearest, ties to even; NaN stays a (quiet) NaN.
 inline bf16 to_bf16(float x) {
@@ -23,7 +25,9 @@ inline bf16 to_bf16(float x) {
 }
 
 /// The spec's rb(): fp32 rounded to bf16 and widened again.
-inline float rb(float x) { return to_float(to_bf16(x)); }
+inline float rb(float x) {
+  return to_float(to_bf16(x));
+}
 
 /// IEEE half to fp32, exact.
 float f16_to_float(uint16_t bits);
@@ -32,6 +36,8 @@ float f16_to_float(uint16_t bits);
 float e4m3_to_float(uint8_t bits);
 /// Nearest even; values beyond 448 saturate; NaN gives 0x7f.
 uint8_t float_to_e4m3(float x);
-inline bool e4m3_is_nan(uint8_t bits) { return (bits & 0x7fu) == 0x7fu; }
+inline bool e4m3_is_nan(uint8_t bits) {
+  return (bits & 0x7fu) == 0x7fu;
+}
 
 }  // namespace sluice

@@ -20,17 +20,18 @@ template <typename A, typename B>
 
 }  // namespace sluice
 
-#define SLUICE_CHECK(cond)                                              \
-  do {                                                                  \
-    if (!(cond)) ::sluice::check_failed(__FILE__, __LINE__, #cond);     \
+#define SLUICE_CHECK(cond)                                          \
+  do {                                                              \
+    if (!(cond)) ::sluice::check_failed(__FILE__, __LINE__, #cond); \
   } while (false)
 
-#define SLUICE_CHECK_OP(a, op, b)                                                             \
-  do {                                                                                        \
-    const auto& check_a_ = (a);                                                               \
-    const auto& check_b_ = (b);                                                               \
-    if (!(check_a_ op check_b_))                                                              \
-      ::sluice::internal::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, check_a_, check_b_); \
+#define SLUICE_CHECK_OP(a, op, b)                                                          \
+  do {                                                                                     \
+    const auto& check_a_ = (a);                                                            \
+    const auto& check_b_ = (b);                                                            \
+    if (!(check_a_ op check_b_))                                                           \
+      ::sluice::internal::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, check_a_, \
+                                          check_b_);                                       \
   } while (false)
 #define SLUICE_CHECK_EQ(a, b) SLUICE_CHECK_OP(a, ==, b)
 #define SLUICE_CHECK_NE(a, b) SLUICE_CHECK_OP(a, !=, b)

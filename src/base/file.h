@@ -12,7 +12,8 @@ namespace sluice {
 
 using Path = std::filesystem::path;
 
-/// The whole file; kResourceExhausted when it is larger than `max_bytes`, kNotFound when it is not there.
+/// The whole file; kResourceExhausted when it is larger than `max_bytes`, kNotFound when it is not
+/// there.
 Result<std::string> read_file(const Path& path, size_t max_bytes);
 /// Writes to a temporary neighbour and renames, so that a reader never sees half a file.
 Status write_file_atomic(const Path& path, std::string_view content);

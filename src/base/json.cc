@@ -15,7 +15,9 @@ JsonValue JsonValue::boolean(bool value) {
   return v;
 }
 
-JsonValue JsonValue::integer(int64_t value) { return number(std::to_string(value)); }
+JsonValue JsonValue::integer(int64_t value) {
+  return number(std::to_string(value));
+}
 
 JsonValue JsonValue::number(std::string spelling) {
   JsonValue v;
@@ -77,7 +79,8 @@ Result<int64_t> JsonValue::as_int64() const {
   if (!is_integer()) return invalid_argument("expected an integer");
   int64_t value = 0;
   const auto result = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-  if (result.ec != std::errc()) return invalid_argument("the integer {} does not fit 64 bits", text_);
+  if (result.ec != std::errc())
+    return invalid_argument("the integer {} does not fit 64 bits", text_);
   return value;
 }
 
@@ -146,7 +149,8 @@ bool is_json_number(std::string_view s) {
 }
 
 std::string_view trim_space(std::string_view s) {
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\n' || s.back() == '\r' || s.back() == '\t')) {
+  while (!s.empty() &&
+         (s.back() == ' ' || s.back() == '\n' || s.back() == '\r' || s.back() == '\t')) {
     s.remove_suffix(1);
   }
   return s;
@@ -192,8 +196,10 @@ class Reader {
         *out = JsonValue::string(std::string(text));
         return Status();
       }
-      case od::json_type::array: return read_array(value, depth, out);
-      case od::json_type::object: return read_object(value, depth, out);
+      case od::json_type::array:
+        return read_array(value, depth, out);
+      case od::json_type::object:
+        return read_object(value, depth, out);
     }
     return invalid_argument("JSON: unexpected token");
   }
@@ -233,7 +239,8 @@ class Reader {
     od::object object;
     SLUICE_RETURN_IF_ERROR(check(value.get_object().get(object)));
     std::vector<JsonValue::Member> members;
-    std::unordered_map<std::string, size_t> places;  // linear search would be quadratic in a vocabulary
+    std::unordered_map<std::string, size_t>
+        places;  // linear search would be quadratic in a vocabulary
     for (auto field : object) {
       od::field entry;
       SLUICE_RETURN_IF_ERROR(check(std::move(field).get(entry)));
@@ -257,11 +264,13 @@ Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     return resource_exhausted("JSON of {} bytes, the limit is {}", text.size(), limits.max_bytes);
   }
-  // Inside brackets a lone scalar is an ordinary element: simdjson does not check what follows a root scalar.
+  // Inside brackets a lone scalar is an ordinary element: simdjson does not check what follows a
+  // root scalar.
   std::string bracketed;
   bracketed.reserve(text.size() + 2 + simdjson::SIMDJSON_PADDING);
   bracketed.append("[").append(text).append("]");
-  const simdjson::padded_string_view padded(bracketed.data(), bracketed.size(), bracketed.capacity());
+  const simdjson::padded_string_view padded(bracketed.data(), bracketed.size(),
+                                            bracketed.capacity());
   od::parser parser;
   od::document document;
   if (const auto error = parser.iterate(padded).get(document); error != simdjson::SUCCESS) {

@@ -1,6 +1,6 @@
 #pragma once
-// JSON as the client wrote it: key order, duplicates resolved to the last, and number spelling are kept,
-// because they are part of the prompt. Parsing is simdjson's; nothing here throws.
+// JSON as the client wrote it: key order, duplicates resolved to the last, and number spelling are
+// kept, because they are part of the prompt. Parsing is simdjson's; nothing here throws.
 
 #include <cstdint>
 #include <memory>
@@ -68,12 +68,15 @@ struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
 };
 
-/// Parses one JSON document; trailing text is an error. The message gives the byte offset where simdjson
-/// tells it. Invalid UTF-8 is refused. A repeated key keeps its first place and its last value (Python's rule).
+/// Parses one JSON document; trailing text is an error. The message gives the byte offset where
+/// simdjson tells it. Invalid UTF-8 is refused. A repeated key keeps its first place and its last
+/// value (Python's rule).
 Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits = {});
 
-/// Python's json.dumps(value, ensure_ascii=False): ", " and ": ", insertion order, Python's float spelling
-/// ("1.0", "1e-05", "1e+16", "inf" as Infinity), integers of any size digit for digit. This is what chat templates' tojson prints.
+/// Python's json.dumps(value, ensure_ascii=False): ", " and ": ", insertion order, Python's float
+/// spelling
+/// ("1.0", "1e-05", "1e+16", "inf" as Infinity), integers of any size digit for digit. This is what
+/// chat templates' tojson prints.
 std::string dump_json_python(const JsonValue& value);
 /// Compact: no spaces, numbers as spelled.
 std::string dump_json(const JsonValue& value);

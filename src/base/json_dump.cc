@@ -17,13 +17,27 @@ void append_quoted(std::string_view text, std::string* out) {
   out->push_back('"');
   for (const char c : text) {
     switch (c) {
-      case '"': *out += "\\\""; break;
-      case '\\': *out += "\\\\"; break;
-      case '\n': *out += "\\n"; break;
-      case '\r': *out += "\\r"; break;
-      case '\t': *out += "\\t"; break;
-      case '\b': *out += "\\b"; break;
-      case '\f': *out += "\\f"; break;
+      case '"':
+        *out += "\\\"";
+        break;
+      case '\\':
+        *out += "\\\\";
+        break;
+      case '\n':
+        *out += "\\n";
+        break;
+      case '\r':
+        *out += "\\r";
+        break;
+      case '\t':
+        *out += "\\t";
+        break;
+      case '\b':
+        *out += "\\b";
+        break;
+      case '\f':
+        *out += "\\f";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           *out += "\\u00";
@@ -48,13 +62,19 @@ std::string python_number(const JsonValue& value) {
 
 void append_value(const JsonValue& value, const Separators& sep, std::string* out) {
   switch (value.kind()) {
-    case JsonValue::Kind::kNull: *out += "null"; return;
-    case JsonValue::Kind::kBool: *out += value.as_bool() ? "true" : "false"; return;
+    case JsonValue::Kind::kNull:
+      *out += "null";
+      return;
+    case JsonValue::Kind::kBool:
+      *out += value.as_bool() ? "true" : "false";
+      return;
     case JsonValue::Kind::kInteger:
     case JsonValue::Kind::kFloat:
       *out += sep.python_numbers ? python_number(value) : value.text();
       return;
-    case JsonValue::Kind::kString: append_quoted(value.text(), out); return;
+    case JsonValue::Kind::kString:
+      append_quoted(value.text(), out);
+      return;
     case JsonValue::Kind::kArray: {
       out->push_back('[');
       bool first = true;
@@ -113,7 +133,8 @@ std::string python_float_repr(double value) {
   const size_t e = text.find('e');
   const int exponent = std::stoi(text.substr(e + 1));
   if (exponent >= -4 && exponent < 16) {
-    const auto fixed = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
+    const auto fixed =
+        std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
     text.assign(buffer, fixed.ptr);
     if (text.find('.') == std::string::npos) text += ".0";
   }

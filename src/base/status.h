@@ -1,6 +1,6 @@
 #pragma once
-// Expected failures: a value or a Status that says what was expected, what was found and what to do.
-// Bugs are SLUICE_CHECK's (check.h); exceptions never cross a folder.
+// Expected failures: a value or a Status that says what was expected, what was found and what to
+// do. Bugs are SLUICE_CHECK's (check.h); exceptions never cross a folder.
 
 #include <fmt/format.h>
 
@@ -42,9 +42,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-#define SLUICE_STATUS_FACTORY(name, code)                                          \
-  template <typename... Args>                                                      \
-  Status name(fmt::format_string<Args...> format, Args&&... args) {                \
+#define SLUICE_STATUS_FACTORY(name, code)                                              \
+  template <typename... Args>                                                          \
+  Status name(fmt::format_string<Args...> format, Args&&... args) {                    \
     return Status(StatusCode::code, fmt::format(format, std::forward<Args>(args)...)); \
   }
 SLUICE_STATUS_FACTORY(invalid_argument, kInvalidArgument)
@@ -93,8 +93,8 @@ class [[nodiscard]] Result {
 
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
-#define SLUICE_RETURN_IF_ERROR(expr)                        \
-  do {                                                      \
+#define SLUICE_RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                         \
     if (::sluice::Status sluice_status_ = (expr); !sluice_status_.ok()) return sluice_status_; \
   } while (false)
 #define SLUICE_ASSIGN_OR_RETURN(decl, expr) \

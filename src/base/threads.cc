@@ -9,8 +9,9 @@
 namespace sluice {
 namespace {
 
-// A decode step has a few hundred regions of some 10 us each: a worker spins this long for the next one
-// before it sleeps, because waking it costs more than the region (estimated; the wake is a futex call).
+// A decode step has a few hundred regions of some 10 us each: a worker spins this long for the next
+// one before it sleeps, because waking it costs more than the region (estimated; the wake is a
+// futex call).
 constexpr auto kSpin = std::chrono::microseconds(200);
 
 int num_usable_cores() {
@@ -59,7 +60,8 @@ void ThreadPool::run(int64_t num_tasks, TaskFn fn, void* context) {
     generation = generation_.load(std::memory_order_relaxed) + 1;
     // Close the cursor before the task changes: a worker late from the last run must not win a task
     // of this one by comparing against a cursor that is not yet replaced.
-    cursor_.store((static_cast<uint64_t>(generation) << 32) | 0xffffffffu, std::memory_order_release);
+    cursor_.store((static_cast<uint64_t>(generation) << 32) | 0xffffffffu,
+                  std::memory_order_release);
     fn_ = fn;
     context_ = context;
     num_tasks_.store(num_tasks, std::memory_order_relaxed);
@@ -71,7 +73,8 @@ void ThreadPool::run(int64_t num_tasks, TaskFn fn, void* context) {
   drain(0, generation);
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
   while (num_done_.load(std::memory_order_acquire) != num_tasks) {
-    // Past the spin give the core away: with more workers than cores the last task may need this one.
+    // Past the spin give the core away: with more workers than cores the last task may need this
+    // one.
     if (std::chrono::steady_clock::now() < deadline) {
       cpu_relax();
     } else {
@@ -85,7 +88,8 @@ void ThreadPool::drain(int worker_idx, uint32_t generation) {
     uint64_t cursor = cursor_.load(std::memory_order_acquire);
     do {
       if (static_cast<uint32_t>(cursor >> 32) != generation) return;
-      if (static_cast<int64_t>(cursor & 0xffffffffu) >= num_tasks_.load(std::memory_order_relaxed)) {
+      if (static_cast<int64_t>(cursor & 0xffffffffu) >=
+          num_tasks_.load(std::memory_order_relaxed)) {
         return;
       }
     } while (!cursor_.compare_exchange_weak(cursor, cursor + 1, std::memory_order_acq_rel));

@@ -23,12 +23,14 @@ class ThreadPool {
   int num_threads() const { return static_cast<int>(threads_.size()) + 1; }
 
   /// Runs fn(task_idx, worker_idx) for every task_idx in [0, num_tasks), returns when all are done.
-  /// 0 <= worker_idx < num_threads(); a worker runs one task at a time. Not reentrant; one caller at a time.
-  /// `fn` must not throw. Tasks are handed out in order, so equal tasks balance themselves.
+  /// 0 <= worker_idx < num_threads(); a worker runs one task at a time. Not reentrant; one caller
+  /// at a time. `fn` must not throw. Tasks are handed out in order, so equal tasks balance
+  /// themselves.
   template <typename Fn>
   void parallel_for(int64_t num_tasks, Fn&& fn) {
     using F = std::remove_reference_t<Fn>;
-    run(num_tasks,
+    run(
+        num_tasks,
         [](void* context, int64_t task, int worker) { (*static_cast<F*>(context))(task, worker); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
@@ -45,7 +47,8 @@ class ThreadPool {
   TaskFn fn_ = nullptr;
   void* context_ = nullptr;
   std::atomic<int64_t> num_tasks_{0};
-  // High half: generation; low half: next task. One word, so a late worker cannot take a task of the next run.
+  // High half: generation; low half: next task. One word, so a late worker cannot take a task of
+  // the next run.
   std::atomic<uint64_t> cursor_{0};
   std::atomic<int64_t> num_done_{0};
   std::atomic<uint32_t> generation_{0};

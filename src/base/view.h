@@ -24,8 +24,7 @@ struct MatView {
   }
   /// A mutable view reads as a const one.
   operator MatView<const T>() const  // NOLINT: implicit on purpose
-    requires(!std::is_const_v<T>)
-  {
+      requires(!std::is_const_v<T>) {
     return MatView<const T>(data, num_rows, num_cols, stride);
   }
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "base/arena.h"
+#include "base/threads.h"
+
+namespace sluice {
+
+/// What a host backend's op may use besides its arguments.
+struct OpContext {
+  ThreadPool* pool = nullptr;
+  /// Ops take scratch from here inside an Arena::Scope; the backend's scratch_bytes() bounds it.
+  Arena* scratch = nullptr;
+};
+
+}  // namespace sluice

@@ -1,0 +1,74 @@
+#pragma once
+// How a step's rows meet the state: consecutive rows of one session form a run.
+
+#include <cstdint>
+#include <span>
+
+#include "base/bf16.h"
+
+namespace sluice {
+
+/// Tokens a KV page holds.
+inline constexpr int64_t kKvPageTokens = 256;
+/// Columns of the conv ring: the input of position p lives at p mod kConvRingColumns. A rollback of
+/// up to kConvRingColumns - 3 positions therefore needs no copy, only a smaller position.
+inline constexpr int64_t kConvRingColumns = 16;
+inline constexpr int64_t kConvTaps = 4;
+/// The chunk form's grid, anchored at position 0 of the sequence.
+inline constexpr int64_t kGdnChunk = 64;
+
+inline constexpr int32_t kNoSlot = -1;
+
+/// Rows [first_row, first_row + num_rows) of the step hold positions [position, position +
+/// num_rows) of one session.
+struct RowRun {
+  int32_t first_row = 0;
+  int32_t num_rows = 0;
+  int32_t position = 0;
+  /// Recurrent and conv state of this session; read at `position`, left at `position + num_rows`.
+  int32_t slot = kNoSlot;
+  /// gdn_chunk and conv1d also write here the state as it was at the last multiple of kGdnChunk in
+  /// (position, position + num_rows]; untouched when there is none. kNoSlot: not wanted.
+  int32_t checkpoint_slot = kNoSlot;
+  /// Physical page of every kKvPageTokens tokens; covers at least position + num_rows tokens.
+  const int32_t* page_table = nullptr;
+};
+
+/// One attention layer's keys and values inside the page pool.
+/// Page p holds k at data + p * page_stride, as [num_kv_heads, kKvPageTokens, head_dim], and v
+/// right behind it, alike.
+struct KvLayerView {
+  bf16* data = nullptr;
+  int64_t page_stride = 0;  // elements
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+
+  bf16* k_row(int32_t page, int64_t head, int64_t token_in_page) const {
+    return data + page * page_stride + (head * kKvPageTokens + token_in_page) * head_dim;
+  }
+  bf16* v_row(int32_t page, int64_t head, int64_t token_in_page) const {
+    return k_row(page, head, token_in_page) + num_kv_heads * kKvPageTokens * head_dim;
+  }
+};
+
+/// One GDN layer's recurrent state in the slot pool: slot s at data + s * slot_stride,
+/// [num_v_heads, head_k_dim, head_v_dim] fp32, last dim contiguous.
+struct RecurrentLayerView {
+  float* data = nullptr;
+  int64_t slot_stride = 0;  // elements
+  float* slot(int32_t s) const { return data + s * slot_stride; }
+};
+
+/// One GDN layer's conv ring in the slot pool: slot s at data + s * slot_stride, [kConvRingColumns,
+/// num_channels] raw (pre-conv) bf16 inputs by position mod kConvRingColumns. Positions before 0
+/// count as zero and are never read.
+struct ConvLayerView {
+  bf16* data = nullptr;
+  int64_t slot_stride = 0;  // elements
+  int64_t num_channels = 0;
+  bf16* column(int32_t slot, int64_t position) const {
+    return data + slot * slot_stride + (position % kConvRingColumns) * num_channels;
+  }
+};
+
+}  // namespace sluice
