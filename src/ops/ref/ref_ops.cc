@@ -1,0 +1,51 @@
+#include "ops/ref/ref_ops.h"
+
+namespace sluice {
+namespace {
+
+Status check_shape(const OpDims& dims) {
+  const GdnShape& gdn = dims.gdn;
+  if (gdn.num_k_heads < 1 || gdn.num_v_heads % gdn.num_k_heads != 0) {
+    return unsupported("{} GDN value heads do not divide over {} key heads", gdn.num_v_heads,
+                       gdn.num_k_heads);
+  }
+  const AttentionShape& attn = dims.attention;
+  if (attn.num_kv_heads < 1 || attn.num_heads % attn.num_kv_heads != 0) {
+    return unsupported("{} attention heads do not divide over {} key-value heads", attn.num_heads,
+                       attn.num_kv_heads);
+  }
+  if (attn.rotary_dim % 2 != 0 || attn.rotary_dim > attn.head_dim) {
+    return unsupported("rotary_dim {} must be even and at most head_dim {}", attn.rotary_dim,
+                       attn.head_dim);
+  }
+  return {};
+}
+
+size_t scratch_bytes(const OpDims&) {
+  return 0;
+}
+
+}  // namespace
+
+const OpTable& ref_ops() {
+  static constexpr OpTable kTable = {
+      .name = "ref",
+      .check_shape = check_shape,
+      .scratch_bytes = scratch_bytes,
+      .embed = ref::embed,
+      .rms_norm = ref::rms_norm,
+      .gated_rms_norm = ref::gated_rms_norm,
+      .linear = ref::linear,
+      .linear_residual = ref::linear_residual,
+      .gate_up = ref::gate_up,
+      .conv1d = ref::conv1d,
+      .gdn_gates = ref::gdn_gates,
+      .gdn_step = ref::gdn_step,
+      .gdn_chunk = ref::gdn_chunk,
+      .attn_prepare = ref::attn_prepare,
+      .attention = ref::attention,
+  };
+  return kTable;
+}
+
+}  // namespace sluice
