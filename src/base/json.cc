@@ -247,6 +247,9 @@ class Reader {
       std::string_view key;
       SLUICE_RETURN_IF_ERROR(check(entry.unescaped_key().get(key)));
       const auto [place, is_new] = places.try_emplace(std::string(key), members.size());
+      if (!is_new && limits_.unique_keys) {
+        return invalid_argument("JSON: the key {} appears twice", json_quote(key.substr(0, 200)));
+      }
       if (is_new) members.emplace_back(place->first, JsonValue());
       od::value member = entry.value();
       SLUICE_RETURN_IF_ERROR(read(member, depth + 1, &members[place->second].second));

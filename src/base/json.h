@@ -66,6 +66,8 @@ class JsonValue {
 struct JsonLimits {
   int max_depth = 128;
   size_t max_bytes = size_t{256} << 20;
+  /// Refuse a repeated key instead of keeping its last value (files in which a repeat is damage).
+  bool unique_keys = false;
 };
 
 /// Parses one JSON document; trailing text is an error. The message gives the byte offset where
