@@ -6,11 +6,11 @@
 # built for a stronger set never runs before the dispatch has asked for it.
 
 set(cpu_plain_sources cpu/isa.cc)
-set(cpu_scalar_sources cpu/linear_scalar.cc)
-set(cpu_avx2_sources cpu/linear_vec.cc)
-set(cpu_avx512_sources cpu/linear_vec.cc)
-set(cpu_avx512bf16_sources cpu/linear_vec.cc)
-set(cpu_amx_sources cpu/linear_amx.cc)
+set(cpu_scalar_sources)
+set(cpu_avx2_sources)
+set(cpu_avx512_sources)
+set(cpu_avx512bf16_sources)
+set(cpu_amx_sources)
 include(cpu/other_sources.cmake OPTIONAL)
 
 function(sluice_cpu_isa isa)
