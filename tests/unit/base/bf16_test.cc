@@ -20,8 +20,8 @@ TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
 }
 
 TEST(Bf16, RoundsToNearestEven) {
-  EXPECT_EQ(rb(1.0f + 0x1p-8f), 1.0f);                   // tie, even below
-  EXPECT_EQ(rb(1.0f + 3 * 0x1p-8f), 1.0f + 0x1p-6f);     // tie, even above
+  EXPECT_EQ(rb(1.0f + 0x1p-8f), 1.0f);                // tie, even below
+  EXPECT_EQ(rb(1.0f + 3 * 0x1p-8f), 1.0f + 0x1p-6f);  // tie, even above
   EXPECT_EQ(rb(1.0f + 0x1p-8f + 0x1p-20f), 1.0f + 0x1p-7f);
   EXPECT_TRUE(std::isinf(rb(std::numeric_limits<float>::max())));
 }

@@ -31,8 +31,9 @@ TEST(Json, StringsEscapeOnlyWhatTheyMust) {
 }
 
 TEST(Json, RefusesBadDocuments) {
-  for (const char* bad : {"", "{", "[1,]", "01", "1.", "1e", "nul", "nulls", "[1 2]", "{\"a\"}", "1 2", "\"\xff\"",
-                          "{\"a\":1}}", "truex", "-", "[\"a\nb\"]", "\"\\ud800\""}) {
+  for (const char* bad :
+       {"", "{", "[1,]", "01", "1.", "1e", "nul", "nulls", "[1 2]", "{\"a\"}", "1 2", "\"\xff\"",
+        "{\"a\":1}}", "truex", "-", "[\"a\nb\"]", "\"\\ud800\""}) {
     EXPECT_FALSE(parse_json(bad).ok()) << bad;
   }
 }

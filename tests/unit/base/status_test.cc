@@ -21,7 +21,8 @@ Result<int> quarter(int x) {
 TEST(Status, ErrorsPassThrough) {
   EXPECT_EQ(*quarter(8), 2);
   EXPECT_EQ(quarter(6).status().message(), "3 is odd; expected an even number");
-  EXPECT_EQ(quarter(6).status().with_context("f").message(), "f: 3 is odd; expected an even number");
+  EXPECT_EQ(quarter(6).status().with_context("f").message(),
+            "f: 3 is odd; expected an even number");
 }
 
 TEST(Arena, ScopesGiveBackAndPeakIsKept) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+
+#include "base/status.h"
+#include "forward/forward.h"
+#include "state/state_pool.h"
+
+namespace sluice {
+
+struct PrefillOptions {
+  /// kStep advances from the live position; kChunk goes back to the last multiple of kGdnChunk and runs at most
+  /// kGdnChunk - 1 rows again. Either way any cut of a prompt gives the same bits.
+  GdnForm gdn_form = GdnForm::kStep;
+  /// Rows of one forward step; a multiple of kGdnChunk.
+  int64_t rows_max = 512;
+};
+
+/// Advances `sequence` over ids[sequence->position ..) and returns the last row's hidden vector and logits,
+/// valid until the next step. `ids` are all ids of the session so far: the chunk form may re-run some.
+/// Pre: ids.size() > sequence->position, room for them is reserved.
+StepOutput prefill(Forward& forward, StatePool& state, std::span<const int32_t> ids,
+                   const PrefillOptions& options, Sequence* sequence);
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+#include "forward/activations.h"
+
+namespace sluice {
+namespace {
+
+/// Calls fn(view member, width) for every buffer that has a row for each row of the step.
+template <typename Fn>
+void for_each_row_buffer(Activations& act, const ModelConfig& c, Fn&& fn) {
+  const int64_t core = std::max(c.linear_value_dim(), c.attention_dim());
+  fn(act.x, c.hidden_size);
+  fn(act.h, c.hidden_size);
+  fn(act.qkv, c.conv_dim());
+  fn(act.conv, c.conv_dim());
+  fn(act.z, c.linear_value_dim());
+  fn(act.a, c.linear_num_value_heads);
+  fn(act.b, c.linear_num_value_heads);
+  fn(act.g, c.linear_num_value_heads);
+  fn(act.beta, c.linear_num_value_heads);
+  fn(act.core, core);
+  fn(act.qg, 2 * c.attention_dim());
+  fn(act.k, c.key_value_dim());
+  fn(act.v, c.key_value_dim());
+  fn(act.q, c.attention_dim());
+  fn(act.mlp, c.intermediate_size);
+  fn(act.hidden, c.hidden_size);
+  fn(act.mtp_input, 2 * c.hidden_size);
+}
+
+template <typename Fn>
+void for_each_logit_buffer(Activations& act, const ModelConfig& c, Fn&& fn) {
+  fn(act.logit_input, c.hidden_size);
+  fn(act.logits, c.vocab_size);
+}
+
+template <typename T>
+size_t bytes_of(const MatView<T>&, int64_t rows, int64_t width) {
+  return static_cast<size_t>(rows * width) * sizeof(T) + Arena::kAlignment;
+}
+
+}  // namespace
+
+Result<Arena> Activations::create_arena(const ModelConfig& config, int64_t num_rows_max,
+                                        int64_t num_logit_rows_max) {
+  Activations act;
+  size_t bytes = 0;
+  for_each_row_buffer(act, config, [&](auto& view, int64_t width) {
+    bytes += bytes_of(view, num_rows_max, width);
+  });
+  for_each_logit_buffer(act, config, [&](auto& view, int64_t width) {
+    bytes += bytes_of(view, num_logit_rows_max, width);
+  });
+  return Arena::create(bytes, "activations");
+}
+
+Activations Activations::take(Arena* arena, const ModelConfig& config, int64_t num_rows_max,
+                              int64_t num_logit_rows_max) {
+  Activations act;
+  const auto taker = [arena](int64_t rows) {
+    return [arena, rows]<typename T>(MatView<T>& view, int64_t width) {
+      view = MatView<T>(arena->take<T>(rows * width), rows, width);
+    };
+  };
+  for_each_row_buffer(act, config, taker(num_rows_max));
+  for_each_logit_buffer(act, config, taker(num_logit_rows_max));
+  return act;
+}
+
+Activations Activations::first_rows(int64_t num_rows) const {
+  Activations cut = *this;
+  const auto cut_view = [num_rows](auto& view, int64_t) { view = view.rows(0, num_rows); };
+  for_each_row_buffer(cut, ModelConfig(), cut_view);
+  return cut;
+}
+
+}  // namespace sluice
