@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "model/config.h"
+#include "model/tensor_table.h"
 #include "model/weights.h"
 
 namespace sluice {
@@ -47,7 +48,9 @@ class LoadedModel {
   GenerationConfig generation;
   std::vector<int32_t> stop_token_ids;
   Diagnostics diagnostics;
-  /// Bytes of the tensors behind `weights`, as stored.
+  /// The tensors behind `weights` with their stored dtypes, scales included, in the order of the table.
+  std::vector<TensorSpec> tensors;
+  /// Their bytes, as stored.
   int64_t weight_bytes = 0;
 
   struct Storage;
