@@ -12,7 +12,7 @@
 #include "chat/template.h"
 #include "decode/sampling_params.h"
 #include "decode/stop.h"
-#include "model/config.h"
+#include "model/checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace sluice {
@@ -54,8 +54,9 @@ struct GenerateParams {
   SamplingParams sampling;
   /// 0: until a stop or the context's end.
   int64_t max_tokens = 0;
-  /// Added to the model's own stop ids.
+  /// Added to the model's own stop ids, unless `ignore_model_stops`.
   std::vector<int32_t> stop_ids;
+  bool ignore_model_stops = false;
   std::vector<std::string> stop_strings;
 };
 
@@ -69,6 +70,7 @@ struct GenerateResult {
 
 class Engine {
  public:
+  struct Impl;
   /// Loads a published checkpoint. Every error names file, expected and found.
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options);
   ~Engine();
@@ -79,7 +81,9 @@ class Engine {
   const GenerationConfig& generation_config() const;
   /// Pre: not opened with ids_only.
   const Tokenizer& tokenizer() const;
-  const ChatTemplate& chat_template() const;
+  const chat::ChatTemplate& chat_template() const;
+  /// What the loader noticed: probable faults and notes.
+  const Diagnostics& diagnostics() const;
   int64_t context_max() const;
   std::string_view backend_name() const;
   int num_threads() const;
@@ -91,8 +95,6 @@ class Engine {
   void check_integrity() const;
 
  private:
-  friend class Session;
-  struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -100,6 +102,7 @@ class Engine {
 /// Not thread-safe; outlived by its Engine.
 class Session {
  public:
+  struct Impl;
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -122,7 +125,6 @@ class Session {
 
  private:
   friend class Engine;
-  struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

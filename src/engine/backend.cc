@@ -1,0 +1,42 @@
+#include "engine/backend.h"
+
+#include <array>
+
+namespace sluice {
+namespace {
+
+constexpr std::array kIsas = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16,
+                              CpuIsa::kAmx};
+
+Result<CpuIsa> find_isa(std::string_view name) {
+  std::string known = "ref";
+  for (const CpuIsa isa : kIsas) {
+    if (cpu_isa_name(isa) == name) return isa;
+    known += fmt::format(", {}", cpu_isa_name(isa));
+  }
+  return invalid_argument("instruction set '{}' is not known; expected one of {}", name, known);
+}
+
+}  // namespace
+
+Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
+  if (device == "cuda") {
+    return unsupported("--device cuda: this build has no CUDA backend; use --device cpu");
+  }
+  if (device != "auto" && device != "cpu") {
+    return invalid_argument("device '{}' is not known; expected auto or cpu", device);
+  }
+  Backend backend;
+  if (isa == "ref") {
+    backend.ops = &ref_ops();
+    return backend;
+  }
+  CpuIsa wanted = best_cpu_isa();
+  if (!isa.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(wanted, find_isa(isa));
+  }
+  SLUICE_ASSIGN_OR_RETURN(backend.ops, cpu_ops(wanted));
+  return backend;
+}
+
+}  // namespace sluice

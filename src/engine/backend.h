@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "decode/prefill.h"
+#include "ops/op_table.h"
+
+namespace sluice {
+
+struct Backend {
+  const OpTable* ops = nullptr;
+  /// The form that measures faster for prompts on this backend.
+  GdnForm prefill_form = GdnForm::kStep;
+};
+
+/// `device` auto | cpu; `isa` empty (the best this machine has), an instruction set's name, or ref.
+Result<Backend> choose_backend(std::string_view device, std::string_view isa);
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+#pragma once
+// What Engine and Session share; private to this folder.
+
+#include <optional>
+#include <vector>
+
+#include "base/threads.h"
+#include "decode/sampler.h"
+#include "engine/backend.h"
+#include "engine/engine.h"
+#include "forward/forward.h"
+#include "model/checkpoint.h"
+#include "state/state_pool.h"
+
+namespace sluice {
+
+struct Engine::Impl {
+  Impl(const EngineOptions& engine_options, LoadedModel loaded, Backend chosen)
+      : options(engine_options),
+        model(std::move(loaded)),
+        backend(chosen),
+        pool(engine_options.num_threads) {}
+
+  EngineOptions options;
+  LoadedModel model;
+  Backend backend;
+  ThreadPool pool;
+  int64_t context_max = 0;
+  std::optional<Tokenizer> tokenizer;
+  const chat::ChatTemplate* chat_template = nullptr;
+  std::optional<StatePool> state;
+  std::optional<Forward> forward;
+  std::optional<Sampler> sampler;
+  /// Sequences of the open sessions, for check_integrity.
+  std::vector<const Sequence*> open_sequences;
+
+  /// Ids below this have text or are control tokens; padding rows of the vocabulary do not.
+  int32_t num_defined_ids() const;
+};
+
+struct Session::Impl {
+  Engine::Impl* engine = nullptr;
+  Sequence sequence;
+  std::vector<int32_t> ids;
+};
+
+}  // namespace sluice

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <chrono>
+
+#include "decode/round.h"
+#include "engine/engine_impl.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// Turns drawn ids into text events: whole code points, stop strings held back.
+class TextPublisher {
+ public:
+  TextPublisher(const Tokenizer* tokenizer, StopStringMatcher matcher)
+      : tokenizer_(tokenizer), matcher_(std::move(matcher)) {
+    if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_, DecodeOptions());
+  }
+
+  /// True when a stop string is complete with this token.
+  bool push(int32_t id, TokenEvent* event) {
+    if (tokenizer_ == nullptr) return false;
+    event->is_control = tokenizer_->is_added(id);
+    std::string text;
+    const Status status = decoder_->push(id, &text);
+    SLUICE_CHECK(status.ok());  // the sampler draws defined ids only
+    return matcher_.push(text, &event->text);
+  }
+
+  /// What was held back when generation ended for another reason than a stop string.
+  std::string finish() {
+    std::string out;
+    if (tokenizer_ == nullptr) return out;
+    std::string text;
+    decoder_->finish(&text);
+    if (!matcher_.push(text, &out)) matcher_.finish(&out);
+    return out;
+  }
+
+ private:
+  const Tokenizer* tokenizer_;
+  StopStringMatcher matcher_;
+  std::optional<StreamDecoder> decoder_;
+};
+
+/// One call of generate(): draws until a stop.
+class Generation {
+ public:
+  Generation(Engine::Impl& engine, Session::Impl& session, const GenerateParams& params,
+             StopStringMatcher matcher, const std::function<bool(const TokenEvent&)>& on_token)
+      : engine_(engine),
+        session_(session),
+        params_(params),
+        publisher_(engine.tokenizer.has_value() ? &*engine.tokenizer : nullptr, std::move(matcher)),
+        on_token_(on_token) {
+    counts_.add_prompt(session.ids);
+    if (!params.ignore_model_stops) stop_ids_ = engine.model.stop_token_ids;
+    stop_ids_.insert(stop_ids_.end(), params.stop_ids.begin(), params.stop_ids.end());
+  }
+
+  GenerateResult run() {
+    const Clock::time_point start = Clock::now();
+    result_.num_prompt_tokens =
+        static_cast<int64_t>(session_.ids.size()) - session_.sequence.position;
+    const PrefillOptions prefill_options = {engine_.backend.prefill_form,
+                                            engine_.options.prefill_rows_max};
+    StepOutput output = prefill(*engine_.forward, *engine_.state, session_.ids, prefill_options,
+                                &session_.sequence);
+    Clock::time_point first_token;
+    for (;;) {
+      const int32_t id = draw(output);
+      if (result_.num_generated_tokens == 1) first_token = Clock::now();
+      if (is_finished(id)) break;
+      output = decode_step(*engine_.forward, *engine_.state, id, engine_.backend.prefill_form,
+                           &session_.sequence);
+    }
+    result_.ttft_s = seconds_between(start, first_token);
+    result_.decode_s = seconds_between(first_token, Clock::now());
+    return result_;
+  }
+
+ private:
+  /// Draws, records and publishes one token.
+  int32_t draw(const StepOutput& output) {
+    const MatView<const bf16> logits = output.logits;
+    const auto position = static_cast<int64_t>(session_.ids.size());
+    SampledToken token = engine_.sampler->sample(
+        {logits.row(0), static_cast<size_t>(logits.num_cols)}, params_.sampling, counts_, position);
+    session_.ids.push_back(token.id);
+    counts_.add_generated(token.id);
+    ++result_.num_generated_tokens;
+    event_ = TokenEvent();
+    event_.id = token.id;
+    event_.logprobs = std::move(token.logprobs);
+    return token.id;
+  }
+
+  /// Decides whether `id` ends the turn, and publishes it either way.
+  bool is_finished(int32_t id) {
+    std::optional<FinishReason> reason = publish_text(id);
+    if (!reason.has_value()) {
+      if (params_.max_tokens > 0 && result_.num_generated_tokens >= params_.max_tokens) {
+        reason = FinishReason::kLength;
+      } else if (!has_room()) {
+        reason = FinishReason::kContextFull;
+      }
+    }
+    if (reason.has_value() && *reason != FinishReason::kStopString)
+      event_.text += publisher_.finish();
+    if (!on_token_(event_) && !reason.has_value()) reason = FinishReason::kCancelled;
+    if (reason.has_value()) result_.reason = *reason;
+    return reason.has_value();
+  }
+
+  /// The stop reason that the token itself gives. A stop token has no text.
+  std::optional<FinishReason> publish_text(int32_t id) {
+    if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
+      event_.is_control = true;
+      return FinishReason::kStopToken;
+    }
+    if (publisher_.push(id, &event_)) return FinishReason::kStopString;
+    return std::nullopt;
+  }
+
+  /// A further step needs one position in the pages.
+  bool has_room() {
+    return engine_.state->reserve(&session_.sequence, static_cast<int64_t>(session_.ids.size()))
+        .ok();
+  }
+
+  Engine::Impl& engine_;
+  Session::Impl& session_;
+  const GenerateParams& params_;
+  TextPublisher publisher_;
+  const std::function<bool(const TokenEvent&)>& on_token_;
+  std::vector<int32_t> stop_ids_;
+  TokenCounts counts_;
+  TokenEvent event_;
+  GenerateResult result_;
+};
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() {
+  std::erase(impl_->engine->open_sequences, &impl_->sequence);
+  impl_->engine->state->close(&impl_->sequence);
+}
+
+Status Session::append(std::span<const int32_t> ids) {
+  const int32_t num_defined = impl_->engine->num_defined_ids();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= num_defined) {
+      return invalid_argument("id {} at place {} is not a token; expected 0 to {}", ids[i], i,
+                              num_defined - 1);
+    }
+  }
+  const auto total = static_cast<int64_t>(impl_->ids.size() + ids.size());
+  SLUICE_RETURN_IF_ERROR(impl_->engine->state->reserve(&impl_->sequence, total));
+  impl_->ids.insert(impl_->ids.end(), ids.begin(), ids.end());
+  return Status();
+}
+
+Result<GenerateResult> Session::generate(const GenerateParams& params,
+                                         const std::function<bool(const TokenEvent&)>& on_token) {
+  SLUICE_RETURN_IF_ERROR(params.sampling.validate());
+  if (params.max_tokens < 0) {
+    return invalid_argument("max_tokens is {}; expected 0 (no limit) or more", params.max_tokens);
+  }
+  if (!params.stop_strings.empty() && !impl_->engine->tokenizer.has_value()) {
+    return invalid_argument("stop strings need a tokenizer; this engine knows ids only");
+  }
+  SLUICE_ASSIGN_OR_RETURN(StopStringMatcher matcher,
+                          StopStringMatcher::create(params.stop_strings));
+  if (static_cast<int64_t>(impl_->ids.size()) == impl_->sequence.position) {
+    return invalid_argument("nothing to generate from: append ids first");
+  }
+  // After a context that filled up the last drawn id may lack its place.
+  SLUICE_RETURN_IF_ERROR(
+      impl_->engine->state->reserve(&impl_->sequence, static_cast<int64_t>(impl_->ids.size())));
+  return Generation(*impl_->engine, *impl_, params, std::move(matcher), on_token).run();
+}
+
+std::span<const int32_t> Session::ids() const {
+  return impl_->ids;
+}
+int64_t Session::num_committed() const {
+  return impl_->sequence.position;
+}
+
+}  // namespace sluice
