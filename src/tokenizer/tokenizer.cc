@@ -1,0 +1,259 @@
+#include "tokenizer/tokenizer.h"
+
+#include <atomic>
+#include <utility>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/chunk_table.h"
+#include "tokenizer/merges.h"
+#include "tokenizer/nfc.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/utf8.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kTokenizerJsonBytesMax = size_t{128} << 20;  // the largest of the family has 20 MB
+constexpr size_t kConfigJsonBytesMax = size_t{8} << 20;
+constexpr size_t kTextBytesMax = size_t{1} << 31;
+constexpr size_t kKeptSymbolsMax = size_t{1} << 20;  // a longer chunk's buffers are given back
+
+// What one thread keeps between calls. `owner` is the serial of the tokenizer that filled the cache.
+struct EncodeScratch {
+  uint64_t owner = 0;
+  NfcScratch nfc;
+  MergeScratch merge;
+  ChunkCache cache;
+  std::string lossy;
+
+  void give_back_large() {
+    if (merge.ids.capacity() > kKeptSymbolsMax) merge = {};
+    if (nfc.run.capacity() > kKeptSymbolsMax || nfc.text.capacity() > 4 * kKeptSymbolsMax) nfc = {};
+    if (lossy.capacity() > 4 * kKeptSymbolsMax) lossy = {};
+  }
+};
+
+EncodeScratch& scratch_for(uint64_t serial) {
+  thread_local EncodeScratch scratch;
+  if (scratch.owner != serial) {
+    scratch.cache.clear();
+    scratch.owner = serial;
+  }
+  return scratch;
+}
+
+uint64_t next_serial() {
+  static std::atomic<uint64_t> serial{0};
+  return ++serial;
+}
+
+}  // namespace
+
+struct Tokenizer::Data {
+  Data(TokenizerSpec spec, const TokenizerOptions& options)
+      : serial(next_serial()),
+        regex(options.regex.value_or(spec.regex)),
+        vocab_size(options.vocab_size),
+        added(std::move(spec.added_tokens)),
+        matcher(added),
+        pre_tokenizer(regex, tables),
+        byte_ids(std::move(spec.byte_ids)),
+        merge_table(std::move(spec.merges)) {
+    store_tokens(spec.token_bytes);
+    if (vocab_size == 0) vocab_size = num_defined();
+    find_whole_chunks();
+  }
+
+  int32_t num_defined() const { return static_cast<int32_t>(offsets.size() - 1); }
+
+  std::string_view token(int32_t id) const {
+    const auto i = static_cast<size_t>(id);
+    return std::string_view(bytes).substr(offsets[i], offsets[i + 1] - offsets[i]);
+  }
+
+  void store_tokens(const std::vector<std::string>& tokens) {
+    offsets.reserve(tokens.size() + 1);
+    for (const std::string& token : tokens) {
+      offsets.push_back(bytes.size());
+      bytes.append(token);
+    }
+    offsets.push_back(bytes.size());
+    flags.assign(tokens.size(), 0);
+    for (const AddedToken& token : added) {
+      flags[static_cast<size_t>(token.id)] = token.special ? kAdded | kSpecial : kAdded;
+    }
+  }
+
+  void find_whole_chunks() {
+    MergeScratch scratch;
+    whole_chunks.reserve(static_cast<size_t>(num_defined()));
+    for (int32_t id = 0; id < num_defined(); ++id) {
+      if (flags[static_cast<size_t>(id)] & kAdded) continue;
+      merge(token(id), &scratch);
+      if (scratch.ids.size() == 1 && scratch.ids[0] == id) whole_chunks.insert(token(id), id);
+    }
+  }
+
+  void merge(std::string_view chunk, MergeScratch* scratch) const {
+    scratch->ids.clear();
+    for (const char c : chunk) scratch->ids.push_back(byte_ids[static_cast<unsigned char>(c)]);
+    merge_table.apply(scratch);
+  }
+
+  // `readable`: chunk_key's.
+  void encode_chunk(std::string_view chunk, size_t readable, EncodeScratch* scratch,
+                    std::vector<int32_t>* ids) const {
+    const ChunkKey key = chunk_key(chunk, readable);
+    const int32_t whole = whole_chunks.find(chunk, key, [this](int32_t id) { return token(id); });
+    if (whole >= 0) return ids->push_back(whole);
+    std::span<const int32_t> found = scratch->cache.find(chunk, key.hash);
+    if (found.empty()) {
+      merge(chunk, &scratch->merge);
+      found = scratch->merge.ids;
+      scratch->cache.insert(chunk, key.hash, found);
+    }
+    ids->insert(ids->end(), found.begin(), found.end());
+  }
+
+  // Pre: valid UTF-8 without added tokens to match.
+  void encode_plain(std::string_view raw, EncodeScratch* scratch, std::vector<int32_t>* ids) const {
+    const std::string_view text = nfc(tables, raw, &scratch->nfc);
+    for (size_t pos = 0; pos < text.size();) {
+      const size_t end = pre_tokenizer.chunk_end(text, pos);
+      encode_chunk(text.substr(pos, end - pos), text.size() - pos, scratch, ids);
+      pos = end;
+    }
+  }
+
+  void encode_matching(std::string_view text, EncodeScratch* scratch,
+                       std::vector<int32_t>* ids) const {
+    for (size_t pos = 0; pos < text.size();) {
+      const AddedTokenMatcher::Match match = matcher.find(text, pos);
+      encode_plain(text.substr(pos, match.begin - pos), scratch, ids);
+      if (match.length > 0) ids->push_back(match.id);
+      pos = match.begin + match.length;
+    }
+  }
+
+  static constexpr uint8_t kAdded = 1;
+  static constexpr uint8_t kSpecial = 2;
+
+  const UnicodeTables& tables = UnicodeTables::get();
+  uint64_t serial;
+  PreTokenizerRegex regex;
+  int32_t vocab_size;
+  std::vector<AddedToken> added;
+  AddedTokenMatcher matcher;
+  PreTokenizer pre_tokenizer;
+  std::vector<int32_t> byte_ids;
+  MergeTable merge_table;
+  std::string bytes;            // all tokens' bytes, one after another
+  std::vector<size_t> offsets;  // [num_defined + 1]
+  std::vector<uint8_t> flags;   // [num_defined]
+  ChunkTable whole_chunks;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Data> data) : data_(std::move(data)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<Tokenizer> Tokenizer::load(const Path& dir, const TokenizerOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string json,
+                          read_file(dir / "tokenizer.json", kTokenizerJsonBytesMax));
+  Result<std::string> config = read_file(dir / "tokenizer_config.json", kConfigJsonBytesMax);
+  if (!config.ok() && config.status().code() != StatusCode::kNotFound) return config.status();
+  auto tokenizer =
+      parse(json, config.ok() ? std::string_view(*config) : std::string_view(), options);
+  if (!tokenizer.ok()) return tokenizer.status().with_context(dir.string());
+  return tokenizer;
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json, std::string_view config_json,
+                                   const TokenizerOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(TokenizerSpec spec, parse_tokenizer_spec(tokenizer_json, config_json));
+  const auto num_defined = static_cast<int32_t>(spec.token_bytes.size());
+  if (options.vocab_size != 0 && options.vocab_size < num_defined) {
+    return invalid_argument(
+        "the tokenizer defines {} ids, more than vocab_size {}; is it another model's?",
+        num_defined, options.vocab_size);
+  }
+  return Tokenizer(std::make_unique<const Data>(std::move(spec), options));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, AddedTokens added) const {
+  std::vector<int32_t> ids;
+  encode_append(text, added, &ids);
+  return ids;
+}
+
+void Tokenizer::encode_append(std::string_view text, AddedTokens added,
+                              std::vector<int32_t>* ids) const {
+  SLUICE_CHECK_LT(text.size(), kTextBytesMax);
+  EncodeScratch& scratch = scratch_for(data_->serial);
+  if (!is_valid_utf8(text)) {
+    scratch.lossy.clear();
+    append_lossy_utf8(text, &scratch.lossy);
+    text = scratch.lossy;
+  }
+  if (added == AddedTokens::kMatch) {
+    data_->encode_matching(text, &scratch, ids);
+  } else {
+    data_->encode_plain(text, &scratch, ids);
+  }
+  scratch.give_back_large();
+}
+
+Status Tokenizer::check_id(int32_t id) const {
+  if (is_defined(id)) return Status();
+  if (id >= 0 && id < vocab_size()) {
+    return invalid_argument(
+        "id {} is padding: the vocabulary defines {} ids, the rows up to {} have no text", id,
+        num_defined(), vocab_size());
+  }
+  return invalid_argument("id {} is outside the vocabulary of {} ids", id, num_defined());
+}
+
+Status Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options,
+                         std::string* out) const {
+  std::string raw;
+  for (const int32_t id : ids) {
+    SLUICE_RETURN_IF_ERROR(check_id(id));
+    if (options.skip_special && is_special(id)) continue;
+    raw.append(token_bytes(id));
+  }
+  append_lossy_utf8(raw, out);
+  return Status();
+}
+
+std::string_view Tokenizer::token_bytes(int32_t id) const {
+  SLUICE_CHECK(is_defined(id));
+  return data_->token(id);
+}
+
+bool Tokenizer::is_added(int32_t id) const {
+  return is_defined(id) && (data_->flags[static_cast<size_t>(id)] & Data::kAdded) != 0;
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return is_defined(id) && (data_->flags[static_cast<size_t>(id)] & Data::kSpecial) != 0;
+}
+
+std::optional<int32_t> Tokenizer::added_token_id(std::string_view content) const {
+  for (const AddedToken& token : data_->added) {
+    if (token.content == content) return token.id;
+  }
+  return std::nullopt;
+}
+
+int32_t Tokenizer::num_defined() const {
+  return data_->num_defined();
+}
+int32_t Tokenizer::vocab_size() const {
+  return data_->vocab_size;
+}
+PreTokenizerRegex Tokenizer::regex() const {
+  return data_->regex;
+}
+
+}  // namespace sluice

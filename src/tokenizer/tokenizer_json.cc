@@ -1,0 +1,427 @@
+#include "tokenizer/tokenizer_json.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "base/json.h"
+#include "tokenizer/utf8.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kNumTokensMax = size_t{1} << 24;
+constexpr size_t kContentBytesMax =
+    1024;  // of one added token; the matcher looks this far ahead at each byte
+
+std::string quoted(std::string_view text) {
+  return json_quote(text.substr(0, 200));
+}
+
+// GPT-2's alphabet: 188 printable bytes are themselves, the other 68 are U+0100 and up, in ascending order.
+class ByteAlphabet {
+ public:
+  ByteAlphabet() {
+    char32_t next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool is_printable =
+          (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+      const char32_t c = is_printable ? static_cast<char32_t>(byte) : next++;
+      byte_of_[c] = static_cast<int16_t>(byte);
+    }
+  }
+
+  /// The bytes that `text` stands for; nothing when a character is outside the alphabet. Pre: valid UTF-8.
+  std::optional<std::string> bytes(std::string_view text) const {
+    std::string out;
+    size_t length = 0;
+    for (size_t pos = 0; pos < text.size(); pos += length) {
+      const char32_t c = utf8_scalar(text.data() + pos, &length);
+      if (c >= byte_of_.size() || byte_of_[c] < 0) return std::nullopt;
+      out.push_back(static_cast<char>(byte_of_[c]));
+    }
+    return out;
+  }
+
+ private:
+  std::array<int16_t, 0x144> byte_of_ = filled();
+  static std::array<int16_t, 0x144> filled() {
+    std::array<int16_t, 0x144> a;
+    a.fill(-1);
+    return a;
+  }
+};
+
+Result<const JsonValue*> required(const JsonValue& object, std::string_view key,
+                                  JsonValue::Kind kind, std::string_view where) {
+  const JsonValue* value = object.find(key);
+  if (value == nullptr) return invalid_argument("{} has no \"{}\"", where, key);
+  if (value->kind() != kind) {
+    return invalid_argument("{}: \"{}\" is {}, which is of the wrong kind", where, key,
+                            dump_json(*value).substr(0, 80));
+  }
+  return value;
+}
+
+// An option that must be off: absent, null, false or "".
+Status require_off(const JsonValue& object, std::initializer_list<std::string_view> keys,
+                   std::string_view where) {
+  for (const std::string_view key : keys) {
+    const JsonValue* value = object.find(key);
+    if (value == nullptr || value->is_null()) continue;
+    if (value->is_bool() && !value->as_bool()) continue;
+    if (value->is_string() && value->text().empty()) continue;
+    return unsupported("{}: \"{}\" is {}; only its being off is supported", where, key,
+                       dump_json(*value).substr(0, 80));
+  }
+  return Status();
+}
+
+std::string_view type_of(const JsonValue* object) {
+  const JsonValue* type = object == nullptr ? nullptr : object->find("type");
+  return type != nullptr && type->is_string() ? std::string_view(type->text()) : "(none)";
+}
+
+Status require_type(const JsonValue* object, std::string_view type, std::string_view where) {
+  if (type_of(object) == type) return Status();
+  return unsupported("{} has type {}; only {} is supported", where, quoted(type_of(object)), type);
+}
+
+Status check_normalizer(const JsonValue* normalizer) {
+  if (type_of(normalizer) == "Sequence") {
+    const JsonValue* list = normalizer->find("normalizers");
+    if (list != nullptr && list->is_array() && list->items().size() == 1) {
+      normalizer = &list->items()[0];
+    }
+  }
+  return require_type(normalizer, "NFC", "tokenizer.json: normalizer");
+}
+
+Result<PreTokenizerRegex> regex_of(const JsonValue& split) {
+  constexpr std::string_view kWhere = "tokenizer.json: pre_tokenizer Split";
+  SLUICE_RETURN_IF_ERROR(require_off(split, {"invert"}, kWhere));
+  const JsonValue* behavior = split.find("behavior");
+  if (behavior == nullptr || !behavior->is_string() || behavior->text() != "Isolated") {
+    return unsupported("{}: the behavior is not \"Isolated\"", kWhere);
+  }
+  const JsonValue* pattern = split.find("pattern");
+  const JsonValue* regex = pattern == nullptr ? nullptr : pattern->find("Regex");
+  if (regex == nullptr || !regex->is_string())
+    return unsupported("{} has no Regex pattern", kWhere);
+  if (regex->text() == kWithMarksRegexText) return PreTokenizerRegex::kWithMarks;
+  if (regex->text() == kQwen2RegexText) return PreTokenizerRegex::kQwen2;
+  return unsupported(
+      "{}: the regex {} is neither of the two this family uses; a matcher must be written for it",
+      kWhere, quoted(regex->text()));
+}
+
+Result<PreTokenizerRegex> parse_pre_tokenizer(const JsonValue* pre_tokenizer) {
+  SLUICE_RETURN_IF_ERROR(require_type(pre_tokenizer, "Sequence", "tokenizer.json: pre_tokenizer"));
+  const JsonValue* list = pre_tokenizer->find("pretokenizers");
+  if (list == nullptr || !list->is_array() || list->items().size() != 2) {
+    return unsupported("tokenizer.json: the pre_tokenizer Sequence is not [Split, ByteLevel]");
+  }
+  const JsonValue& split = list->items()[0];
+  const JsonValue& byte_level = list->items()[1];
+  SLUICE_RETURN_IF_ERROR(require_type(&split, "Split", "tokenizer.json: first pre_tokenizer"));
+  SLUICE_RETURN_IF_ERROR(
+      require_type(&byte_level, "ByteLevel", "tokenizer.json: second pre_tokenizer"));
+  if (byte_level.find("use_regex") == nullptr || byte_level.find("add_prefix_space") == nullptr) {
+    return unsupported(
+        "tokenizer.json: the ByteLevel pre_tokenizer must set use_regex and add_prefix_space to "
+        "false (both default to true)");
+  }
+  SLUICE_RETURN_IF_ERROR(require_off(byte_level, {"use_regex", "add_prefix_space"},
+                                     "tokenizer.json: pre_tokenizer ByteLevel"));
+  return regex_of(split);
+}
+
+Status check_components(const JsonValue& root) {
+  SLUICE_RETURN_IF_ERROR(require_off(root, {"truncation", "padding"}, "tokenizer.json"));
+  SLUICE_RETURN_IF_ERROR(check_normalizer(root.find("normalizer")));
+  SLUICE_RETURN_IF_ERROR(
+      require_type(root.find("decoder"), "ByteLevel", "tokenizer.json: decoder"));
+  const JsonValue* post = root.find("post_processor");
+  if (post == nullptr || post->is_null()) return Status();
+  return require_type(post, "ByteLevel", "tokenizer.json: post_processor");
+}
+
+class SpecReader {
+ public:
+  Result<TokenizerSpec> read(const JsonValue& root, const JsonValue& config) {
+    if (!root.is_object()) return invalid_argument("tokenizer.json is not an object");
+    SLUICE_RETURN_IF_ERROR(check_components(root));
+    SLUICE_ASSIGN_OR_RETURN(spec_.regex, parse_pre_tokenizer(root.find("pre_tokenizer")));
+    SLUICE_ASSIGN_OR_RETURN(const JsonValue* model,
+                            required(root, "model", JsonValue::Kind::kObject, "tokenizer.json"));
+    SLUICE_RETURN_IF_ERROR(check_model(*model));
+    SLUICE_ASSIGN_OR_RETURN(
+        const JsonValue* vocab,
+        required(*model, "vocab", JsonValue::Kind::kObject, "tokenizer.json: model"));
+    SLUICE_RETURN_IF_ERROR(index_vocab(*vocab));
+    SLUICE_RETURN_IF_ERROR(read_added_tokens(root.find("added_tokens")));
+    SLUICE_RETURN_IF_ERROR(read_config(config));
+    SLUICE_RETURN_IF_ERROR(fill_tokens());
+    SLUICE_RETURN_IF_ERROR(find_byte_ids());
+    SLUICE_ASSIGN_OR_RETURN(
+        const JsonValue* merges,
+        required(*model, "merges", JsonValue::Kind::kArray, "tokenizer.json: model"));
+    SLUICE_RETURN_IF_ERROR(read_merges(*merges));
+    for (auto& [id, token] : added_) spec_.added_tokens.push_back(std::move(token));
+    return std::move(spec_);
+  }
+
+ private:
+  static Status check_model(const JsonValue& model) {
+    SLUICE_RETURN_IF_ERROR(require_type(&model, "BPE", "tokenizer.json: model"));
+    return require_off(model,
+                       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                        "fuse_unk", "byte_fallback", "ignore_merges"},
+                       "tokenizer.json: model");
+  }
+
+  static Result<int32_t> id_of(const JsonValue& value, std::string_view token) {
+    const Result<int64_t> id =
+        value.is_integer() ? value.as_int64() : invalid_argument("not an integer");
+    if (!id.ok() || *id < 0 || *id >= static_cast<int64_t>(kNumTokensMax)) {
+      return invalid_argument("the id of {} is {}; ids are integers from 0 to {}", quoted(token),
+                              dump_json(value).substr(0, 80), kNumTokensMax - 1);
+    }
+    return static_cast<int32_t>(*id);
+  }
+
+  Status index_vocab(const JsonValue& vocab) {
+    if (vocab.members().size() > kNumTokensMax) {
+      return resource_exhausted("tokenizer.json has {} tokens; the limit is {}",
+                                vocab.members().size(), kNumTokensMax);
+    }
+    ids_.reserve(vocab.members().size());
+    for (const auto& [text, value] : vocab.members()) {
+      if (text.empty())
+        return invalid_argument("tokenizer.json: the vocabulary has an empty token");
+      SLUICE_ASSIGN_OR_RETURN(const int32_t id, id_of(value, text));
+      const auto [other, is_new] = text_of_.try_emplace(id, text);
+      if (!is_new) {
+        return data_loss("tokenizer.json: {} and {} both have id {}", quoted(other->second),
+                         quoted(text), id);
+      }
+      ids_.emplace(text, id);
+    }
+    return Status();
+  }
+
+  Status read_added_tokens(const JsonValue* list) {
+    if (list == nullptr || list->is_null()) return Status();
+    if (!list->is_array())
+      return invalid_argument("tokenizer.json: \"added_tokens\" is not an array");
+    for (const JsonValue& item : list->items()) {
+      const JsonValue* id_value = item.find("id");
+      if (id_value == nullptr)
+        return invalid_argument("tokenizer.json: an added token has no \"id\"");
+      SLUICE_ASSIGN_OR_RETURN(const int32_t id, id_of(*id_value, "an added token"));
+      if (added_.contains(id)) return data_loss("tokenizer.json: two added tokens have id {}", id);
+      SLUICE_RETURN_IF_ERROR(add(id, item, "tokenizer.json"));
+    }
+    return Status();
+  }
+
+  Status read_config(const JsonValue& config) {
+    if (config.is_null()) return Status();
+    if (!config.is_object()) return invalid_argument("tokenizer_config.json is not an object");
+    const JsonValue* decoder = config.find("added_tokens_decoder");
+    if (decoder == nullptr || decoder->is_null()) return Status();
+    if (!decoder->is_object()) {
+      return invalid_argument("tokenizer_config.json: \"added_tokens_decoder\" is not an object");
+    }
+    for (const auto& [key, item] : decoder->members()) {
+      int32_t id = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc() || end != key.data() + key.size() || id < 0 ||
+          id >= static_cast<int32_t>(kNumTokensMax)) {
+        return invalid_argument("tokenizer_config.json: {} in added_tokens_decoder is no id",
+                                quoted(key));
+      }
+      SLUICE_RETURN_IF_ERROR(add(id, item, "tokenizer_config.json"));
+    }
+    return Status();
+  }
+
+  Status add(int32_t id, const JsonValue& item, std::string_view file) {
+    const std::string where = fmt::format("{}: added token {}", file, id);
+    SLUICE_ASSIGN_OR_RETURN(const JsonValue* content,
+                            required(item, "content", JsonValue::Kind::kString, where));
+    SLUICE_ASSIGN_OR_RETURN(const JsonValue* special,
+                            required(item, "special", JsonValue::Kind::kBool, where));
+    SLUICE_RETURN_IF_ERROR(
+        require_off(item, {"normalized", "lstrip", "rstrip", "single_word"}, where));
+    SLUICE_RETURN_IF_ERROR(check_content(content->text(), where));
+    return merge_added({id, content->text(), special->as_bool()}, where);
+  }
+
+  Status check_content(const std::string& text, std::string_view where) const {
+    if (text.empty()) return invalid_argument("{} is empty", where);
+    if (text.size() > kContentBytesMax) {
+      return resource_exhausted("{} has {} bytes; the limit is {}", where, text.size(),
+                                kContentBytesMax);
+    }
+    // The reference's decoder maps any token that is spelled in the byte alphabet, added tokens too.
+    const std::optional<std::string> mapped = alphabet_.bytes(text);
+    if (mapped.has_value() && *mapped != text) {
+      return unsupported(
+          "{}: {} would decode to other bytes, because all its characters are of the byte alphabet",
+          where, quoted(text));
+    }
+    return Status();
+  }
+
+  Status merge_added(AddedToken token, std::string_view where) {
+    if (const auto known = added_.find(token.id); known != added_.end()) {
+      if (known->second.content == token.content && known->second.special == token.special)
+        return Status();
+      return data_loss("{} is {} (special: {}), but tokenizer.json has {} (special: {})", where,
+                       quoted(token.content), token.special, quoted(known->second.content),
+                       known->second.special);
+    }
+    if (const auto base = text_of_.find(token.id);
+        base != text_of_.end() && base->second != token.content) {
+      return data_loss("{} is {}, but the vocabulary has {} there", where, quoted(token.content),
+                       quoted(base->second));
+    }
+    if (const auto base = ids_.find(token.content);
+        base != ids_.end() && base->second != token.id) {
+      return data_loss("{} is {}, which the vocabulary has at id {}", where, quoted(token.content),
+                       base->second);
+    }
+    const auto [same, is_new] = added_ids_.try_emplace(token.content, token.id);
+    if (!is_new)
+      return data_loss("{} is {}, which added token {} is too", where, quoted(token.content),
+                       same->second);
+    added_.emplace(token.id, std::move(token));
+    return Status();
+  }
+
+  Status fill_tokens() {
+    size_t size = text_of_.size();
+    for (const auto& [id, token] : added_) size += text_of_.contains(id) ? 0 : 1;
+    spec_.token_bytes.resize(size);
+    for (size_t i = 0; i < size; ++i) {
+      const auto id = static_cast<int32_t>(i);
+      if (const auto added = added_.find(id); added != added_.end()) {
+        spec_.token_bytes[i] = added->second.content;
+        continue;
+      }
+      const auto base = text_of_.find(id);
+      if (base == text_of_.end()) {
+        return data_loss(
+            "tokenizer.json: {} ids are defined, but id {} is not; ids must be dense from 0", size,
+            id);
+      }
+      std::optional<std::string> bytes = alphabet_.bytes(base->second);
+      if (!bytes.has_value()) {
+        return data_loss(
+            "tokenizer.json: token {} (id {}) is neither spelled in the byte alphabet nor an added "
+            "token",
+            quoted(base->second), id);
+      }
+      spec_.token_bytes[i] = *std::move(bytes);
+    }
+    return Status();
+  }
+
+  Status find_byte_ids() {
+    spec_.byte_ids.assign(256, -1);
+    for (const auto& [id, text] : text_of_) {
+      const std::optional<std::string> bytes = alphabet_.bytes(text);
+      if (bytes.has_value() && bytes->size() == 1) {
+        spec_.byte_ids[static_cast<unsigned char>((*bytes)[0])] = id;
+      }
+    }
+    const auto missing = std::ranges::find(spec_.byte_ids, -1);
+    if (missing == spec_.byte_ids.end()) return Status();
+    return data_loss(
+        "tokenizer.json: no token for the single byte {:#04x}; text with it could not be encoded",
+        missing - spec_.byte_ids.begin());
+  }
+
+  Status read_merges(const JsonValue& list) {
+    if (list.items().size() > kNumTokensMax) {
+      return resource_exhausted("tokenizer.json has {} merges; the limit is {}",
+                                list.items().size(), kNumTokensMax);
+    }
+    std::unordered_map<uint64_t, size_t> seen;
+    seen.reserve(list.items().size());
+    for (size_t i = 0; i < list.items().size(); ++i) {
+      const JsonValue& item = list.items()[i];
+      if (item.is_string() && item.text().starts_with("#version")) continue;
+      SLUICE_ASSIGN_OR_RETURN(const Merge merge, parse_merge(item, i));
+      const uint64_t pair =
+          uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right);
+      const auto [first, is_new] = seen.try_emplace(pair, i);
+      if (!is_new)
+        return data_loss("tokenizer.json: merges {} and {} are the same", first->second, i);
+      spec_.merges.push_back(merge);
+    }
+    return Status();
+  }
+
+  // "a b" or ["a", "b"].
+  Result<Merge> parse_merge(const JsonValue& item, size_t i) const {
+    std::string_view left, right;
+    if (item.is_string()) {
+      const std::string_view text = item.text();
+      const size_t space = text.find(' ');
+      if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+        return invalid_argument("tokenizer.json: merge {} is {}; expected two tokens and one space",
+                                i, quoted(text));
+      }
+      left = text.substr(0, space);
+      right = text.substr(space + 1);
+    } else if (item.is_array() && item.items().size() == 2 && item.items()[0].is_string() &&
+               item.items()[1].is_string()) {
+      left = item.items()[0].text();
+      right = item.items()[1].text();
+    } else {
+      return invalid_argument("tokenizer.json: merge {} is {}; expected \"a b\" or [\"a\", \"b\"]",
+                              i, dump_json(item).substr(0, 80));
+    }
+    SLUICE_ASSIGN_OR_RETURN(const int32_t left_id, merge_id(left, i));
+    SLUICE_ASSIGN_OR_RETURN(const int32_t right_id, merge_id(right, i));
+    SLUICE_ASSIGN_OR_RETURN(const int32_t result_id, merge_id(std::string(left).append(right), i));
+    return Merge{left_id, right_id, result_id};
+  }
+
+  Result<int32_t> merge_id(std::string_view token, size_t i) const {
+    const auto found = ids_.find(token);
+    if (found != ids_.end()) return found->second;
+    return data_loss("tokenizer.json: merge {} names {}, which is not in the vocabulary", i,
+                     quoted(token));
+  }
+
+  const ByteAlphabet alphabet_;
+  TokenizerSpec spec_;
+  std::unordered_map<std::string_view, int32_t> ids_;      // base vocabulary, as spelled
+  std::unordered_map<int32_t, std::string_view> text_of_;  // its inverse
+  std::map<int32_t, AddedToken> added_;
+  std::map<std::string, int32_t> added_ids_;
+};
+
+}  // namespace
+
+Result<TokenizerSpec> parse_tokenizer_spec(std::string_view tokenizer_json,
+                                           std::string_view config_json) {
+  auto root = parse_json(tokenizer_json, {.unique_keys = true});
+  if (!root.ok()) return root.status().with_context("tokenizer.json");
+  JsonValue config;
+  if (!config_json.empty()) {
+    auto parsed = parse_json(config_json);
+    if (!parsed.ok()) return parsed.status().with_context("tokenizer_config.json");
+    config = std::move(parsed).value();
+  }
+  return SpecReader().read(*root, config);
+}
+
+}  // namespace sluice
