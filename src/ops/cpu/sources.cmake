@@ -5,12 +5,12 @@
 # Baseline objects come first: an inline function that several objects share is then taken from the baseline, so code
 # built for a stronger set never runs before the dispatch has asked for it.
 
-set(cpu_plain_sources cpu/isa.cc)
-set(cpu_scalar_sources)
-set(cpu_avx2_sources)
-set(cpu_avx512_sources)
-set(cpu_avx512bf16_sources)
-set(cpu_amx_sources)
+set(cpu_plain_sources cpu/isa.cc cpu/cpu_ops.cc cpu/linear_bounds.cc)
+set(cpu_scalar_sources cpu/linear_scalar.cc)
+set(cpu_avx2_sources cpu/linear_vec.cc)
+set(cpu_avx512_sources cpu/linear_vec.cc)
+set(cpu_avx512bf16_sources cpu/linear_vec.cc)
+set(cpu_amx_sources cpu/linear_amx.cc)
 include(cpu/other_sources.cmake OPTIONAL)
 
 function(sluice_cpu_isa isa)
@@ -21,7 +21,8 @@ function(sluice_cpu_isa isa)
   add_library(sluice_ops_${isa} OBJECT ${ARG_SOURCES})
   target_include_directories(sluice_ops_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(sluice_ops_${isa} PRIVATE SLUICE_CPU_NS=${isa})
-  target_compile_options(sluice_ops_${isa} PRIVATE ${ARG_FLAGS})
+  # GCC 12 takes its own _mm512_undefined_* for a mistake of ours.
+  target_compile_options(sluice_ops_${isa} PRIVATE ${ARG_FLAGS} "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
   target_link_libraries(sluice_ops_${isa} PRIVATE sluice_flags fmt::fmt)
   target_sources(sluice_ops PRIVATE $<TARGET_OBJECTS:sluice_ops_${isa}>)
 endfunction()

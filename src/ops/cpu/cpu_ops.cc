@@ -1,0 +1,75 @@
+// The CPU backend's tables: which kernel each instruction set uses.
+#include <array>
+
+#include "ops/cpu/cpu_kernels.h"
+#include "ops/cpu/isa.h"
+
+namespace sluice {
+namespace {
+
+Status check_multiple(std::string_view what, int64_t value, int64_t of) {
+  if (value > 0 && value % of == 0) return {};
+  return unsupported("{} is {}; the CPU backend's linears read rows in steps of {}", what, value,
+                     of);
+}
+
+Status check_shape(const OpDims& dims) {
+  constexpr int64_t kStep = 32;
+  SLUICE_RETURN_IF_ERROR(check_multiple("hidden_size", dims.hidden, kStep));
+  SLUICE_RETURN_IF_ERROR(check_multiple("intermediate_size", dims.intermediate, kStep));
+  SLUICE_RETURN_IF_ERROR(check_multiple("the GDN value width", dims.gdn.value_width(), kStep));
+  return check_multiple("the attention width", dims.attention.num_heads * dims.attention.head_dim,
+                        kStep);
+}
+
+size_t scratch_bytes(const OpDims& dims) {
+  return cpu_linear_scratch_bytes(dims);
+}
+
+OpTable make_table(CpuIsa isa) {
+  OpTable t = ref_ops();
+  t.name = cpu_isa_name(isa);
+  t.check_shape = check_shape;
+  t.scratch_bytes = scratch_bytes;
+  return t;
+}
+
+#define SLUICE_SET_LINEARS(table, isa)          \
+  table.linear = isa::linear;                   \
+  table.linear_residual = isa::linear_residual; \
+  table.gate_up = isa::gate_up;
+
+OpTable table_of(CpuIsa isa) {
+  OpTable t = make_table(isa);
+  SLUICE_SET_LINEARS(t, cpu_scalar)
+#if defined(__x86_64__)
+  if (isa == CpuIsa::kAvx2) {
+    SLUICE_SET_LINEARS(t, cpu_avx2)
+  }
+  if (isa == CpuIsa::kAvx512) {
+    SLUICE_SET_LINEARS(t, cpu_avx512)
+  }
+  if (isa == CpuIsa::kAvx512Bf16) {
+    SLUICE_SET_LINEARS(t, cpu_avx512bf16)
+  }
+  if (isa == CpuIsa::kAmx) {
+    SLUICE_SET_LINEARS(t, cpu_amx)
+  }
+#endif
+  return t;
+}
+
+}  // namespace
+
+Result<const OpTable*> cpu_ops(CpuIsa isa) {
+  static const std::array<OpTable, 5> kTables = {
+      table_of(CpuIsa::kScalar), table_of(CpuIsa::kAvx2), table_of(CpuIsa::kAvx512),
+      table_of(CpuIsa::kAvx512Bf16), table_of(CpuIsa::kAmx)};
+  if (!cpu_isa_available(isa)) {
+    return unsupported("this machine cannot run {} kernels; its strongest set is {}",
+                       cpu_isa_name(isa), cpu_isa_name(best_cpu_isa()));
+  }
+  return &kTables[static_cast<size_t>(isa)];
+}
+
+}  // namespace sluice
