@@ -1,0 +1,235 @@
+"""Tools drawn at random: the call has to follow from the schema and the request, and nothing about them can be known beforehand."""
+import json
+
+from . import names as n
+from . import phrases as ph
+from .tasks import bullets, fenced
+from .tools import schema
+
+VERBS = "get fetch compute convert send create delete update check start stop list find book schedule translate count rename restart measure show load open close scan verify order cancel register resolve export import archive plan render merge rank rate query".split()
+NOUNS = "weather forecast,shipping rate,exchange rate,calendar event,user profile,order status,flight,train connection,song,recipe,invoice,sensor reading,stock price,translation,reminder,ticket,job,container,backup,report,device,room,parcel,contact,playlist,message,task,route,image,chart,address,token,account balance,holiday list,build,pipeline,deployment,certificate,domain record,printer,light,thermostat,temperature,unit,distance,time zone,word,page,article,database table,branch".split(",")
+PARAMS = "city country date id name count limit user unit mode level size color language format amount from_date to_date target source title priority status key region code tag width height depth speed max_items min_score start end page room address subject note owner channel volume".split()
+FLAGS = "verbose force dry_run recursive urgent quiet archived include_hidden notify public cached strict detailed".split()
+
+
+def jval(v):
+    return v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+
+
+class Param:
+    def __init__(self, r, taken):
+        k = r.random()
+        self.kind = "string" if k < 0.42 else "integer" if k < 0.62 else "number" if k < 0.72 else "boolean" if k < 0.82 else "enum" if k < 0.92 else "array"
+        while True:
+            self.name = r.choice(FLAGS) if self.kind == "boolean" and r.random() < 0.8 else r.choice(PARAMS) if r.random() < 0.65 else n.code_ident(r).lower()
+            if self.name not in taken:
+                break
+        self.required = r.random() < 0.65
+        self.schema = {"type": "string" if self.kind == "enum" else self.kind}
+        if r.random() < 0.75:
+            self.schema["description"] = r.choice([self.name.replace("_", " ").capitalize(), n.sentence(r, 2, 5), f"The {self.name.replace('_', ' ')}"])
+        if self.kind == "enum":
+            self.choices = list(dict.fromkeys(r.choice([n.word(r), n.word(r), n.noise(r, 2, 5)]) for _ in range(r.randint(2, 4))))
+            self.schema["enum"] = self.choices
+        if self.kind == "array":
+            self.item = r.choice(["string", "string", "integer"])
+            self.schema["items"] = {"type": self.item}
+
+    def value(self, r):
+        if self.kind == "integer":
+            return n.number(r) if r.random() < 0.92 else -n.number(r)
+        if self.kind == "number":
+            return r.choice([n.number(r), round(r.random() * 100, 2), round(r.random() * 10, 1)])
+        if self.kind == "boolean":
+            return r.random() < 0.5
+        if self.kind == "enum":
+            return r.choice(self.choices)
+        if self.kind == "array":
+            return [n.number(r) if self.item == "integer" else n.word(r) for _ in range(r.randint(1, 4))]
+        return r.choice([n.word(r), n.word(r), n.invented(r).capitalize(), n.noise(r, 3, 12), n.stem(r), str(r.randint(0, 99999)).zfill(r.choice([1, 5])), n.word(r) + " " + n.word(r), n.file_name(r), f"{n.word(r)}@{n.word(r)}.org"])
+
+    def said(self, r, v, glue):
+        """'city Oslo', 'city=Oslo', 'verbose on'."""
+        name = self.name.replace("_", " ") if r.random() < 0.4 and glue == " " else self.name
+        if self.kind == "boolean":
+            return name + glue + (r.choice(["true", "on", "yes"]) if v else r.choice(["false", "off", "no"]))
+        if self.kind == "array":
+            items = [str(x) for x in v]
+            text = "[" + ", ".join(items) + "]" if glue != " " or len(items) > 2 or r.random() < 0.4 else " and ".join(items)
+            return name + glue + text
+        text = str(v)
+        if self.kind == "string" and (" " in text or text.endswith(".") or r.random() < 0.15):
+            text = f'"{text}"'
+        return name + glue + text
+
+
+class Tool:
+    def __init__(self, r, taken=()):
+        self.verb, self.noun = r.choice(VERBS), r.choice(NOUNS) if r.random() < 0.75 else f"{n.word(r)} {n.word(r)}"
+        while True:
+            base = [self.verb] + self.noun.split()
+            k = r.random()
+            self.name = "_".join(base) if k < 0.5 else base[0] + "".join(x.capitalize() for x in base[1:]) if k < 0.65 else f"{n.word(r)}_{base[0]}" if k < 0.8 else n.code_ident(r)
+            if self.name not in taken:
+                break
+            self.noun = f"{n.word(r)} {n.word(r)}"
+        self.what = f"{self.verb} the {self.noun}"
+        self.params = []
+        for _ in range(r.choice([0, 1, 1, 1, 2, 2, 3, 4])):
+            self.params.append(Param(r, {p.name for p in self.params}))
+        self.description = (self.what[0].upper() + self.what[1:] + ".") if r.random() < 0.8 else f"{self.what[0].upper() + self.what[1:]}. {n.sentence(r, 3, 7)}"
+        self.schema = schema(self.name, self.description, {p.name: p.schema for p in self.params}, [p.name for p in self.params if p.required])
+
+    def draw(self, r):
+        """Arguments in schema order; optional ones are left out half of the time."""
+        return {p.name: p.value(r) for p in self.params if p.required or r.random() < 0.5}
+
+    def request(self, r, args, by_name=None):
+        """The request in words."""
+        by_name = r.random() < 0.3 if by_name is None else by_name
+        head = r.choice(["Use {n}", "Call {n}", "Run {n}", "Please call {n}", "use the {n} tool"]).format(n=self.name) if by_name else self.what[0].upper() + self.what[1:]
+        given = [p for p in self.params if p.name in args]
+        if not given:
+            return head + r.choice([".", "", " please."])
+        if len(given) == 1 and len(self.params) == 1 and given[0].kind in ("string", "integer", "number", "enum") and r.random() < 0.6:
+            v = str(args[given[0].name])
+            v = f'"{v}"' if " " in v or v.endswith(".") else v
+            return head + (r.choice([" with ", ": ", " on "]) if by_name else r.choice([" for ", " for ", ": ", " of "])) + v + r.choice([".", ""])
+        r.shuffle(given)
+        glue = r.choice([" ", " ", "=", ": ", " is "])
+        parts = [p.said(r, args[p.name], glue) for p in given]
+        if glue in (" ", " is ") and r.random() < 0.6:
+            tail = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+            return head + (" where " if glue == " is " else r.choice([" with ", " for ", " with "])) + tail + r.choice([".", ""])
+        return head + r.choice([": {}", " ({})", " with {}", ", {}"]).format(r.choice([", ", "; "]).join(parts)) + r.choice([".", ""])
+
+    def thought(self, args):
+        if not args:
+            return f"{self.name} can do this. It needs no parameters."
+        return f"{self.name} can do this. " + ", ".join(f"{k} is {jval(v)}" for k, v in args.items()) + "."
+
+
+def result(r):
+    """(text, {field: value} when it is an object)."""
+    k = r.random()
+    if k < 0.3:
+        return n.sentence(r, 2, 9), None
+    if k < 0.5:
+        return r.choice([n.value(r), str(n.number(r)), f"{n.number(r)} {n.word(r)}", "ok", "done", n.noise(r, 6, 16), f"{n.word(r)}: {n.value(r)}"]), None
+    if k < 0.58:
+        return "\n".join(r.choice([n.word(r), n.stem(r), f"{n.word(r)} {n.number(r)}"]) for _ in range(r.randint(2, 7))), None
+    if k < 0.64:
+        return "error: " + n.sentence(r, 2, 6).rstrip(".!?:").lower(), None
+    d = {}
+    for _ in range(r.randint(1, 6)):
+        d[n.word(r) if r.random() < 0.6 else r.choice(PARAMS)] = r.choice([n.number(r), n.word(r), n.value(r), n.sentence(r, 2, 5), r.random() < 0.5, round(r.random() * 50, 2)])
+    return json.dumps(d, ensure_ascii=False), d
+
+
+def report(s, text):
+    if text.startswith("error: "):
+        s.say("The tool returned an error.", f"The tool returned an error: {text[len('error: '):]}")
+    elif "\n" in text:
+        s.say("I have the result. I will report it.", f"The result is:\n{fenced(text.split(chr(10)))}")
+    else:
+        s.say("I have the result. I will report it.", f"The result is: {text}")
+
+
+def t_one(s, tools):
+    """One call, the whole result or one field of it."""
+    r = s.r
+    tool = r.choice(tools)
+    args = tool.draw(r)
+    text, fields = result(r)
+    ask = tool.request(r, args)
+    if fields and r.random() < 0.6:
+        key = r.choice(list(fields))
+        s.user(ask.rstrip(".") + r.choice([" and tell me the {k}.", ", then tell me the {k}.", " and give me {k}.", ". What is the {k}?", ". I need the {k}."]).format(k=key))
+        s.call_raw(tool.thought(args), [(tool.name, args)], [text])
+        s.say(f"The result has {key}: {jval(fields[key])}", f"The {key} is {jval(fields[key])}.")
+        return True
+    s.user(ph.say(r, ["{a}"], a=ask) if r.random() < 0.7 else r.choice(["please ", "can you ", "I need you to ", "hey, "]) + ask[0].lower() + ask[1:] if not ask.startswith(("Use", "Call")) else ask)
+    s.call_raw(tool.thought(args), [(tool.name, args)], [text])
+    report(s, text)
+    return True
+
+
+def t_missing(s, tools):
+    """A required parameter is missing: ask for it, then call."""
+    r = s.r
+    fit = [t for t in tools if any(p.required and p.kind in ("string", "integer") for p in t.params)]
+    if not fit:
+        return False
+    tool = r.choice(fit)
+    args = tool.draw(r)
+    gone = r.choice([p for p in tool.params if p.required and p.kind in ("string", "integer")])
+    s.user(tool.request(r, {k: v for k, v in args.items() if k != gone.name}))
+    s.say(f"{tool.name} needs {gone.name}.", f"Which {gone.name} shall I use?")
+    v = str(args[gone.name])
+    s.user(r.choice(["{v}", "Use {v}.", "{v} please", "{k} is {v}", "Take {v}."]).format(v=f'"{v}"' if " " in v or v.endswith(".") else v, k=gone.name))
+    text, _ = result(r)
+    s.call_raw(tool.thought(args), [(tool.name, args)], [text])
+    report(s, text)
+    return True
+
+
+def t_pair(s, tools):
+    """The same tool for two values: parallel calls."""
+    r = s.r
+    fit = [t for t in tools if len(t.params) == 1 and t.params[0].kind in ("string", "integer")]
+    if not fit:
+        return False
+    tool, p = fit[0], fit[0].params[0]
+    a, b = p.value(r), p.value(r)
+    if " " in f"{a}{b}" or a == b or str(b).endswith("."):
+        return False
+    s.user(ph.say(r, ["{w} for {a} and for {b}.", "{w} for {a} and {b}.", "{w} for both {a} and {b}."], w=tool.what[0].upper() + tool.what[1:], a=a, b=b))
+    outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
+    s.call_raw(f"{tool.name} can do this. I need two calls: {p.name} is {a}, and {p.name} is {b}.", [(tool.name, {p.name: a}), (tool.name, {p.name: b})], outs)
+    s.say("I have both results.", f"The results are:\n{bullets(f'{x}: {y}' for x, y in zip((a, b), outs))}")
+    return True
+
+
+def t_two_tools(s, tools):
+    """Two different tools in one turn."""
+    r = s.r
+    if len(tools) < 2:
+        return False
+    a, b = r.sample(tools, 2)
+    aa, ab = a.draw(r), b.draw(r)
+    s.user(a.request(r, aa).rstrip(".") + r.choice(["; and also ", ". Also ", " and then "]) + (lambda x: x[0].lower() + x[1:])(b.request(r, ab, False)))
+    outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
+    s.call_raw(a.thought(aa) + "\n" + b.thought(ab), [(a.name, aa), (b.name, ab)], outs)
+    s.say("I have both results.", f"The results are:\n{bullets(f'{t.name}: {y}' for t, y in zip((a, b), outs))}")
+    return True
+
+
+def t_chain(s, tools):
+    """The result of one tool is a parameter of the next."""
+    r = s.r
+    fit = [t for t in tools if len(t.params) == 1 and t.params[0].kind == "string"]
+    first = [t for t in tools if t not in fit[:1]]
+    if not fit or not first:
+        return False
+    a, b = r.choice(first), fit[0]
+    args, p = a.draw(r), b.params[0]
+    s.user(a.request(r, args).rstrip(".") + r.choice([", then {w} with the result as {p}.", " and use the result as {p} to {w}.", ", then call {n} with the result as {p}."]).format(w=b.what, p=p.name, n=b.name))
+    mid = r.choice([n.noise(r, 5, 12), n.stem(r), n.word(r), str(n.number(r))])
+    s.call_raw(a.thought(args), [(a.name, args)], [mid])
+    text, _ = result(r)
+    s.call_raw(f"The result is {mid}. {b.name} takes it as {p.name}.", [(b.name, {p.name: mid})], [text])
+    report(s, text)
+    return True
+
+
+def t_none(s, tools):
+    """A request that no offered tool can do."""
+    other = Tool(s.r)
+    if any(t.noun == other.noun or t.verb == other.verb for t in tools):
+        return False
+    s.user(other.request(s.r, other.draw(s.r), False))
+    s.say("No tool can do this.", "I cannot do that with my tools.")
+    return True
+
+
+TASKS = {t_one: 10, t_missing: 2, t_pair: 2, t_two_tools: 2, t_chain: 2, t_none: 1.5}
