@@ -19,8 +19,8 @@ constexpr int64_t kPanelRows = 16;
 constexpr int64_t kTileK = 32;
 constexpr int64_t kTileBytes = 64;  // a tile row
 
-// Tile registers.
-constexpr int kSum = 0, kWeight = 4, kX = 6;
+// Tile registers, whose numbers the intrinsics want as literals: sums 0 to 3, weights 4 and 5, x 6 and 7.
+constexpr int kFirstWeightTile = 4, kFirstXTile = 6;
 
 /// x as right operands: panel p holds rows [16 p, 16 p + 16) as [num_in / 2][cols] pairs of bf16.
 struct Panels {
@@ -73,24 +73,22 @@ void configure(int64_t num_out, int64_t cols) {
     config.rows[tile] = static_cast<uint8_t>(rows);
     config.row_bytes[tile] = static_cast<uint16_t>(row_bytes);
   };
-  for (int i = 0; i < 2; ++i) {
-    set(kWeight + i, num_out, kTileBytes);
-    set(kX + i, kTileK / 2, 4 * cols);
-  }
-  for (int i = 0; i < 4; ++i) set(kSum + i, num_out, 4 * cols);
+  for (int i = 0; i < kFirstWeightTile; ++i) set(i, num_out, 4 * cols);
+  for (int i = kFirstWeightTile; i < kFirstXTile; ++i) set(i, num_out, kTileBytes);
+  for (int i = kFirstXTile; i < 8; ++i) set(i, kTileK / 2, 4 * cols);
   _tile_loadconfig(&config);
 }
 
 /// sums[out][col] over k in [begin, end).
 void multiply(const bf16* w, int64_t num_in, const bf16* panel, int64_t cols, int64_t begin,
               int64_t end, float* sums) {
-  _tile_zero(kSum);
+  _tile_zero(0);
   for (int64_t k = begin; k < end; k += kTileK) {
-    _tile_loadd(kWeight, w + k, num_in * 2);
-    _tile_loadd(kX, panel + k * cols, cols * 4);
-    _tile_dpbf16ps(kSum, kWeight, kX);
+    _tile_loadd(4, w + k, num_in * 2);
+    _tile_loadd(6, panel + k * cols, cols * 4);
+    _tile_dpbf16ps(0, 4, 6);
   }
-  _tile_stored(kSum, sums, cols * 4);
+  _tile_stored(0, sums, cols * 4);
 }
 
 void multiply_scaled(const bf16* w, const float* scales, int64_t num_in, const bf16* panel,
