@@ -1,0 +1,13 @@
+#pragma once
+
+namespace sluice {
+
+/// From now on Ctrl-C sets a flag; a second one before it was taken ends the process with status 130.
+void catch_interrupts();
+bool interrupt_requested();
+/// Takes the request; true when there was one.
+bool take_interrupt();
+
+inline constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, as shells have it
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace sluice {
+
+/// Lines from a descriptor. A signal ends the wait.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+
+  /// Without its end. Nothing at the end of the input, after a signal, and for a line over 1 MiB.
+  std::optional<std::string> next();
+
+ private:
+  int fd_;
+  std::string buffer_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,213 @@
+// The command line. The only file that includes CLI11, which is slow to compile.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "apps/agent_command.h"
+#include "apps/eval.h"
+#include "apps/run_prompt.h"
+#include "apps/tokenize.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kUsageExitCode = 2;
+constexpr int kThreadsMax = 1024;
+
+/// What a command's flags are stored in until it runs.
+struct Commands {
+  AgentCommandOptions agent;
+  AgentCommandOptions chat;
+  RunPromptOptions run;
+  TokenizeOptions tokenize;
+  EvalOptions eval;
+};
+
+using Main = std::function<int()>;
+
+void add_model_flags(CLI::App* command, ModelFlags* flags) {
+  command->add_option("--model", flags->model_dir,
+                      "Folder of a published checkpoint (default: the embedded model)");
+  command->add_option("--threads", flags->num_threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(1, kThreadsMax));
+  command
+      ->add_option("--context", flags->context_max,
+                   "Longest session in tokens (default: the model's limit, at most 32768)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--device", flags->device, "auto or cpu");
+  command->add_option("--isa", flags->isa,
+                      "Instruction set of the CPU kernels, or ref for the reference backend");
+}
+
+void add_sampling_flags(CLI::App* command, SamplingFlags* flags) {
+  command->add_option("--temperature", flags->temperature, "0 is greedy");
+  command->add_option("--top-k", flags->top_k, "Keep the k most likely tokens; 0 is off");
+  command->add_option("--top-p", flags->top_p,
+                      "Keep the most likely tokens up to this probability");
+  command->add_option("--min-p", flags->min_p, "Drop tokens less likely than this times the best");
+  command->add_option("--presence-penalty", flags->presence_penalty);
+  command->add_option("--frequency-penalty", flags->frequency_penalty);
+  command->add_option("--repetition-penalty", flags->repetition_penalty);
+  command->add_option("--seed", flags->seed, "A run with the same seed repeats");
+}
+
+void add_thinking_flags(CLI::App* command, std::optional<bool>* enable_thinking) {
+  auto* think = command->add_flag_callback(
+      "--think", [enable_thinking] { *enable_thinking = true; }, "Let the model think first");
+  command
+      ->add_flag_callback(
+          "--no-think", [enable_thinking] { *enable_thinking = false; }, "Answer without a thought")
+      ->excludes(think);
+}
+
+void add_conversation_flags(CLI::App* command, AgentCommandOptions* options) {
+  command->add_option("--task", options->tasks, "What to ask; repeat it for more turns");
+  command->add_flag(
+      "--interactive", options->interactive,
+      "Go on with a prompt after the tasks (the default without --task on a terminal)");
+  command->add_option("--system", options->system, "System prompt");
+  command->add_option("--max-tokens", options->max_tokens, "Longest turn in tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_thinking_flags(command, &options->enable_thinking);
+  add_model_flags(command, &options->model);
+  add_sampling_flags(command, &options->sampling);
+}
+
+/// Without a task a terminal gets a prompt; anything else has nothing to say.
+int start_conversation(AgentCommandOptions* options) {
+  if (options->tasks.empty() && !options->interactive) {
+    if (::isatty(STDIN_FILENO) != 1) {
+      std::fprintf(stderr, "sluice: error: nothing to do: give --task, or run it on a terminal\n");
+      return kUsageExitCode;
+    }
+    options->interactive = true;
+  }
+  return run_agent(*options);
+}
+
+void add_agent(CLI::App* app, AgentCommandOptions* options, Main* main) {
+  CLI::App* command =
+      app->add_subcommand("agent", "Tools and a task: list, read, search, calculate");
+  command->add_option("--dir", options->dir, "The only folder the tools can see")
+      ->capture_default_str();
+  command->add_flag("--allow-write", options->allow_write, "Offer write_file too");
+  command->add_option("--max-steps", options->max_steps, "Turns the model may take for one task")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  auto* tools = command->add_option("--tools", options->tools_file,
+                                    "JSON array of tools, instead of the built-in ones");
+  auto* runner =
+      command->add_option("--tool-command", options->tool_command,
+                          "Shell command that runs a call: JSON {\"name\", \"arguments\"} "
+                          "on its input, the result on its output");
+  tools->needs(runner);
+  runner->needs(tools);
+  command->add_option("--tool-timeout", options->tool_timeout_s, "Seconds one call may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_conversation_flags(command, options);
+  command->footer(
+      "Example:\n  sluice agent --dir . --task \"What does README.md say?\"\n"
+      "Exit code 0 only when every task ended with an answer.");
+  command->callback([=] { *main = [=] { return start_conversation(options); }; });
+}
+
+void add_chat(CLI::App* app, AgentCommandOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand("chat", "A conversation without tools");
+  options->with_tools = false;
+  add_conversation_flags(command, options);
+  command->footer("Example:\n  sluice chat --model DIR --system \"Answer in one sentence.\"");
+  command->callback([=] { *main = [=] { return start_conversation(options); }; });
+}
+
+void add_run(CLI::App* app, RunPromptOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand("run", "One prompt, one completion");
+  auto* input = command->add_option_group("input");
+  input->add_option("--prompt", options->prompt, "The prompt: raw text, control tokens included");
+  input->add_option("--ids", options->ids, "The prompt as token ids; prints ids");
+  input->require_option(1);
+  command->add_flag("--chat", options->as_chat, "The prompt is a user's message");
+  command->add_option("--max-tokens", options->max_tokens, "Longest completion in tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--stop", options->stop_strings, "Stop before this text; may be repeated");
+  command->add_flag("--ignore-stops", options->ignore_model_stops,
+                    "Go on past the model's own stop tokens");
+  command
+      ->add_option("--logprobs", options->num_logprobs,
+                   "One JSON line a token, with this many most likely ones")
+      ->check(CLI::Range(0, kMaxLogprobs));
+  add_thinking_flags(command, &options->enable_thinking);
+  add_model_flags(command, &options->model);
+  add_sampling_flags(command, &options->sampling);
+  command->footer(
+      "Examples:\n  sluice run --model DIR --prompt \"The capital of France is\" --max-tokens 8\n"
+      "  sluice run --chat --prompt \"Hello\"");
+  command->callback([=] { *main = [=] { return run_prompt(*options); }; });
+}
+
+void add_tokenize(CLI::App* app, TokenizeOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand("tokenize", "Text to token ids, or back");
+  auto* input = command->add_option_group("input");
+  input->add_option("text", options->text, "The text, or ids with --decode");
+  input->add_option("--file", options->file, "Read it from this file; - is standard input");
+  input->require_option(1);
+  command->add_flag("--decode", options->decode, "The text is ids");
+  command->add_flag("--ignore-added", options->ignore_added,
+                    "Encode control tokens as the plain text they are spelled in");
+  command->add_flag("--show", options->show, "One line a token, with its text");
+  command->add_option("--model", options->model.model_dir, "Folder of a checkpoint");
+  command->footer("Example:\n  sluice tokenize --show \"Hello, world!\"");
+  command->callback([=] { *main = [=] { return run_tokenize(*options); }; });
+}
+
+void add_eval(CLI::App* app, EvalOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand("eval", "Recorded conversations, compared turn by turn");
+  command->add_option("file", options->file, "Conversations, one JSON object a line")->required();
+  command->add_option("--limit", options->limit, "Only the first so many")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--min-exact", options->min_exact,
+                   "Share of exact conversations (0 to 1) below which the exit code is 1")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_flag("--verbose", options->verbose, "Show the first turns that differ");
+  add_model_flags(command, &options->model);
+  command->footer("Example:\n  sluice eval heldout.jsonl --limit 50 --min-exact 0.95");
+  command->callback([=] { *main = [=] { return run_eval(*options); }; });
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app{"sluice: an inference engine for the Qwen3.5, 3.6 and 3.8 dense hybrids", "sluice"};
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n  sluice agent --dir . --task \"List the files here.\"\n"
+      "  sluice chat --model DIR\n  sluice COMMAND --help");
+  Commands commands;
+  Main main;
+  add_agent(&app, &commands.agent, &main);
+  add_chat(&app, &commands.chat, &main);
+  add_run(&app, &commands.run, &main);
+  add_tokenize(&app, &commands.tokenize, &main);
+  add_eval(&app, &commands.eval, &main);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    print_error(invalid_argument("{}", error.what()));
+    std::fprintf(stderr, "Try sluice --help, or sluice COMMAND --help.\n");
+    return kUsageExitCode;
+  }
+  return main();
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  return sluice::parse_and_run(argc, argv);
+}
