@@ -1,0 +1,135 @@
+#include "tests/ops/op_cases.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+constexpr size_t kScratchBytes = size_t{64} << 20;
+
+/// One call's context; big enough for every case, and pages that are not touched cost nothing.
+struct Session {
+  explicit Session(int num_threads)
+      : pool(num_threads), scratch(Arena::create(kScratchBytes, "op scratch").value()) {}
+  OpContext context() { return {.pool = &pool, .scratch = &scratch}; }
+  ThreadPool pool;
+  Arena scratch;
+};
+
+Failure prefixed(Failure f, std::string_view what) {
+  if (f) *f = fmt::format("{}: {}", what, *f);
+  return f;
+}
+
+/// Cuts of a run into calls: row by row, or chunk by chunk where the op allows no other.
+std::vector<std::vector<RowRun>> smallest_calls(const OpCase& c) {
+  std::vector<std::vector<RowRun>> calls;
+  const auto step = static_cast<int32_t>(c.cuts_anywhere ? 1 : kGdnChunk);
+  for (RowRun rest : c.runs) {
+    while (rest.num_rows > step) {
+      const auto [head, tail] = cut_run(rest, step);
+      calls.push_back({head});
+      rest = tail;
+    }
+    calls.push_back({rest});
+  }
+  return calls;
+}
+
+}  // namespace
+
+RowWindow::RowWindow(std::span<const RowRun> all) : runs(all.begin(), all.end()) {
+  first = runs.front().first_row;
+  for (RowRun& run : runs) {
+    run.first_row -= static_cast<int32_t>(first);
+    count += run.num_rows;
+  }
+}
+
+std::vector<RowRun> plain_rows(int64_t num_rows) {
+  return {RowRun{.num_rows = static_cast<int32_t>(num_rows)}};
+}
+
+std::pair<RowRun, RowRun> cut_run(const RowRun& run, int32_t num_rows) {
+  RowRun head = run;
+  RowRun tail = run;
+  head.num_rows = num_rows;
+  tail.first_row += num_rows;
+  tail.position += num_rows;
+  tail.num_rows -= num_rows;
+  return {head, tail};
+}
+
+std::vector<const OpTable*> cpu_backends() {
+  std::vector<const OpTable*> backends;
+  for (const CpuIsa isa :
+       {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
+    if (Result<const OpTable*> table = cpu_ops(isa); table.ok()) backends.push_back(*table);
+  }
+  return backends;
+}
+
+World run_case(const OpCase& c, const OpTable& table, int num_threads) {
+  Session session(num_threads);
+  World world = c.world;
+  OpContext context = session.context();
+  c.call(table, world, context, c.runs);
+  return world;
+}
+
+World run_in_calls(const OpCase& c, const OpTable& table,
+                   const std::vector<std::vector<RowRun>>& calls) {
+  Session session(1);
+  World world = c.world;
+  OpContext context = session.context();
+  for (const std::vector<RowRun>& runs : calls) c.call(table, world, context, runs);
+  return world;
+}
+
+Failure check_values(const OpCase& c, const OpTable& table) {
+  return compare_values(run_case(c, ref_ops()), run_case(c, table));
+}
+
+Failure check_row_identity(const OpCase& c, const OpTable& table) {
+  const World whole = run_case(c, table);
+  return prefixed(compare_bits(whole, run_in_calls(c, table, smallest_calls(c))), "cut into calls");
+}
+
+Failure check_thread_identity(const OpCase& c, const OpTable& table) {
+  const World one = run_case(c, table, 1);
+  for (const int num_threads : {2, 3, 5}) {
+    if (Failure f = compare_bits(one, run_case(c, table, num_threads))) {
+      return prefixed(f, fmt::format("{} threads", num_threads));
+    }
+  }
+  return std::nullopt;
+}
+
+Failure check_repeats(const OpCase& c, const OpTable& table) {
+  return compare_bits(run_case(c, table), run_case(c, table));
+}
+
+Failure check_untouched(const OpCase& c, const OpTable& table) {
+  return compare_untouched(c.world, run_case(c, table));
+}
+
+void expect_all(CaseTable table, Check check, const std::vector<const OpTable*>& backends) {
+  std::vector<OpCase> cases;
+  table(cases);
+  ASSERT_FALSE(cases.empty());
+  for (const OpTable* backend : backends) {
+    for (const OpCase& c : cases) {
+      if (Failure f = check(c, *backend))
+        ADD_FAILURE() << backend->name << ", " << c.name << ": " << *f;
+    }
+  }
+}
+
+bool any_case_rejects(CaseTable table, Check check, const OpTable& wrong) {
+  std::vector<OpCase> cases;
+  table(cases);
+  return std::any_of(cases.begin(), cases.end(),
+                     [&](const OpCase& c) { return check(c, wrong).has_value(); });
+}
+
+}  // namespace sluice
