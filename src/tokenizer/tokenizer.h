@@ -18,7 +18,7 @@ namespace sluice {
 
 struct TokenizerOptions {
   /// Overrides the pre-tokeniser named in tokenizer.json; transformers does so in some versions (model-spec 6.3).
-  std::optional<PreTokenizerRegex> regex;
+  std::optional<PreTokenizerRegex> regex = std::nullopt;
   /// Rows of the embedding, config.json's vocab_size; ids from num_defined() up to it are padding. 0: no padding.
   int32_t vocab_size = 0;
 };

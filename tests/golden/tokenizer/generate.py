@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the small tokenizer of this folder and its golden encodings, with pip `tokenizers`.
 
-tokenizer.json (about 900 base tokens, regex M, NFC), tokenizer_config.json (adds two tokens that tokenizer.json lacks)
+tokenizer.json (940 base tokens, regex M, NFC), tokenizer_config.json (adds two tokens that tokenizer.json lacks)
 and encodings.json: for each string its ids under M and Q, with added tokens matched and not; a column that says what
 M_match says is left out.
 
@@ -40,6 +40,7 @@ Le caf\u00e9 est tr\u00e8s \u00e9l\u00e9gant; gar\u00e7on, \u00e0 bient\u00f4t, 
 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35\u0e04\u0e23\u0e31\u0e1a \u0e1c\u0e21\u0e0a\u0e37\u0e48\u0e2d\u0e2d\u0e40\u0e25\u0e47\u0e01\u0e0b\u0e4c
 \u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e, \u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e
 \u0645\u0631\u062d\u0628\u064b\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645 \u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd
+\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u0928\u092e\u0938\u094d\u0924\u0947 !\u0301 !\u0301 x\u0301\u0323 x\u0301\u0323 \u2764\ufe0f! \u2764\ufe0f\u2764\ufe0f 1\ufe0f\u20e3 2\ufe0f\u20e3
 \U0001f680\U0001f680 \U0001f469\u200d\U0001f680 \u2764\ufe0f \u2014 \u201cquoted\u201d \u2026
 
 
@@ -65,6 +66,7 @@ def tricky_strings():
                 content.upper(), content.replace("<", "< ")]
     out += ["<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>xx", "<|im_end|><|im_end|>x", "<<think>>",
             "e<think>\u0301", "<|im_<|im_end|>end|>", "\u1100<think>\u1161", "'<think>s"]
+    out += CORPUS.splitlines() + CORPUS.split()
     for c in "a \n\t\u0301\u4f60\U0001f680=-":
         out += [c * n for n in (2, 3, 16, 47, 48, 49, 50, 200)]
     return out
@@ -75,7 +77,7 @@ def train():
     tokenizer.normalizer = normalizers.NFC()
     use_regex(tokenizer, "M")
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=900, min_frequency=1, show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=1500, min_frequency=1, show_progress=False,
                                   initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.train_from_iterator(CORPUS.splitlines(keepends=True) + [CORPUS], trainer)
     return json.loads(tokenizer.to_str())
@@ -96,7 +98,7 @@ def main():
     (HERE / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
     rng = random.Random(6)
-    strings = tricky_strings() + [random_text(rng, [c for c, _, _ in ADDED]) for _ in range(220)]
+    strings = tricky_strings() + [random_text(rng, [c for c, _, _ in ADDED]) for _ in range(150)]
     rows = [{"text": s} for s in dict.fromkeys(strings)]
     for added in (True, False):
         tokenizer, _ = reference(HERE, added)
