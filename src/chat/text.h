@@ -1,0 +1,26 @@
+#pragma once
+// Text as Python and the templates treat it.
+
+#include <string>
+#include <string_view>
+
+namespace sluice::chat {
+
+/// str.isspace's set for str.strip(): what Python 3 calls white space, as UTF-8.
+/// Bytes of the white space character that starts (ends) `text`, or 0.
+size_t leading_space_bytes(std::string_view text);
+size_t trailing_space_bytes(std::string_view text);
+
+/// str.strip()
+std::string_view strip(std::string_view text);
+/// str.lstrip()
+std::string_view lstrip(std::string_view text);
+
+inline bool is_ascii_space(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/// Without spaces, tabs and newlines on both sides.
+std::string_view strip_ascii(std::string_view text);
+
+}  // namespace sluice::chat
