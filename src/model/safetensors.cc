@@ -115,6 +115,12 @@ Result<uint64_t> header_length(std::span<const std::byte> prefix, uint64_t file_
     return data_loss("{}: {} bytes; a safetensors file has at least {}", file, file_bytes,
                      kLengthBytes);
   }
+  constexpr std::string_view kLfsPointer = "version https://git-lfs";
+  if (std::string_view(reinterpret_cast<const char*>(prefix.data()), prefix.size())
+          .starts_with(kLfsPointer)) {
+    return data_loss("{}: this is a Git LFS pointer, not the weights: fetch them (git lfs pull)",
+                     file);
+  }
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) {
     length |= std::to_integer<uint64_t>(prefix[i]) << (8 * i);

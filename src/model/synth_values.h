@@ -1,0 +1,52 @@
+#pragma once
+// Random weights, counter-based: an element depends on (seed, tensor name, its index) and on nothing else, so any
+// thread may make any part.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/bf16.h"
+
+namespace sluice {
+
+/// Mixes a seed and a name into a tensor's key.
+uint64_t tensor_key(uint64_t seed, std::string_view name);
+
+/// 64 random bits of element `idx` (splitmix64 of a counter).
+inline uint64_t random_bits(uint64_t key, uint64_t idx) {
+  uint64_t z = key + (idx + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/// Mean 0, variance 1, |value| <= 3.47: the sum of the four 16-bit quarters. A normal's shape without its far tail,
+/// at the price of one multiply-mix.
+inline float random_normal(uint64_t key, uint64_t idx) {
+  const uint64_t bits = random_bits(key, idx);
+  const auto sum = static_cast<int32_t>((bits & 0xffffu) + ((bits >> 16) & 0xffffu) +
+                                        ((bits >> 32) & 0xffffu) + (bits >> 48));
+  constexpr int32_t kMean = 2 * 0xffff;
+  constexpr float kInverseSigma = 1.0f / 37837.2271f;  // sqrt(4 (2^32 - 1) / 12)
+  return static_cast<float>(sum - kMean) * kInverseSigma;
+}
+
+/// In [0, 1).
+inline float random_uniform(uint64_t key, uint64_t idx) {
+  return static_cast<float>(random_bits(key, idx) >> 40) * 0x1p-24f;
+}
+
+/// out[i] = bf16(mean + sigma * normal) for elements first + i.
+void fill_normal(uint64_t key, uint64_t first, float mean, float sigma, std::span<bf16> out);
+
+/// One band of up to 128 rows of a block-FP8 weight ~ N(0, sigma): codes row-major, one scale per 128 columns. Each
+/// block's scale is bf16(amax / 448), so that its largest code is 448, as in the published files.
+/// `scratch` holds one value per code.
+void fill_fp8_band(uint64_t key, uint64_t first, int64_t num_rows, int64_t num_cols, float sigma,
+                   std::span<float> scratch, std::span<uint8_t> codes, std::span<bf16> scales);
+
+/// Equals float_to_e4m3 for |x| <= 448 that is not NaN; branch-light, since a 27B takes 25 G of them.
+uint8_t quantise_e4m3(float x);
+
+}  // namespace sluice
