@@ -54,6 +54,7 @@ class ChunkTable {
   /// Room for `num_chunks`. `token_bytes` must outlive the table.
   void reserve(size_t num_chunks);
   void insert(std::string_view chunk, int32_t id);
+  void prefetch(const ChunkKey& key) const { __builtin_prefetch(&slots_[key.hash & mask_]); }
   /// The single id that `chunk` merges into, or -1. `bytes_of(id)` gives a token's bytes.
   template <typename BytesOf>
   int32_t find(std::string_view chunk, const ChunkKey& key, const BytesOf& bytes_of) const {

@@ -21,7 +21,9 @@ size_t hash_slot(uint64_t key, int shift) {
 
 }  // namespace
 
-MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
+MergeTable::MergeTable(std::vector<Merge> merges, std::vector<int32_t> byte_ids)
+    : merges_(std::move(merges)), byte_ids_(std::move(byte_ids)), byte_pair_ranks_(256 * 256) {
+  SLUICE_CHECK_EQ(byte_ids_.size(), size_t{256});
   const size_t size = std::bit_ceil(std::max<size_t>(merges_.size() * 2, 16));
   shift_ = 64 - std::countr_zero(size);
   slots_.assign(size, {kNoPair, kNoRank});
@@ -34,6 +36,9 @@ MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
     }
     slots_[slot] = {key, rank};
   }
+  for (size_t pair = 0; pair < byte_pair_ranks_.size(); ++pair) {
+    byte_pair_ranks_[pair] = rank_of(byte_ids_[pair / 256], byte_ids_[pair % 256]);
+  }
 }
 
 inline uint32_t MergeTable::rank_of(int32_t left, int32_t right) const {
@@ -44,18 +49,23 @@ inline uint32_t MergeTable::rank_of(int32_t left, int32_t right) const {
   }
 }
 
-void MergeTable::apply(MergeScratch* scratch) const {
-  if (scratch->ids.size() < 2) return;
-  if (scratch->ids.size() <= kShort) return apply_short(scratch);
+void MergeTable::apply(std::string_view chunk, MergeScratch* scratch) const {
+  scratch->ids.clear();
+  for (const char c : chunk) scratch->ids.push_back(byte_ids_[static_cast<uint8_t>(c)]);
+  if (chunk.size() < 2) return;
+  if (chunk.size() <= kShort) return apply_short(chunk, scratch);
   apply_long(scratch);
 }
 
 // ranks[i] is the rank of (ids[i], ids[i + 1]).
-void MergeTable::apply_short(MergeScratch* scratch) const {
+void MergeTable::apply_short(std::string_view chunk, MergeScratch* scratch) const {
   int32_t* ids = scratch->ids.data();
-  size_t size = scratch->ids.size();
+  size_t size = chunk.size();
   uint32_t ranks[kShort];
-  for (size_t i = 0; i + 1 < size; ++i) ranks[i] = rank_of(ids[i], ids[i + 1]);
+  for (size_t i = 0; i + 1 < size; ++i) {
+    ranks[i] = byte_pair_ranks_[static_cast<uint8_t>(chunk[i]) * size_t{256} +
+                                static_cast<uint8_t>(chunk[i + 1])];
+  }
   while (size > 1) {
     scratch->num_steps += size;
     const size_t at = static_cast<size_t>(std::min_element(ranks, ranks + size - 1) - ranks);
@@ -72,46 +82,75 @@ void MergeTable::apply_short(MergeScratch* scratch) const {
 
 // A linked list of symbols and a heap of (rank, position). An entry is stale when its position's pair has another rank
 // by now; ranks name pairs one to one, so an equal rank means the same pair.
-void MergeTable::apply_long(MergeScratch* scratch) const {
-  auto& [ids, ranks, previous, next, heap, num_steps] = *scratch;
-  const auto size = static_cast<uint32_t>(ids.size());
-  ranks.assign(size, kNoRank);
-  previous.resize(size);
-  next.resize(size);
-  heap.clear();
-  const auto entry = [&](uint32_t i) { return uint64_t{ranks[i]} << 32 | i; };
-  for (uint32_t i = 0; i < size; ++i) {
-    previous[i] = i - 1;  // of the first: never read, since a check on i == 0 stands before
-    next[i] = i + 1;
-    if (i + 1 < size) ranks[i] = rank_of(ids[i], ids[i + 1]);
-    if (ranks[i] != kNoRank) heap.push_back(entry(i));
+class MergeTable::Heap {
+ public:
+  Heap(const MergeTable& table, MergeScratch* scratch)
+      : table_(table), s_(*scratch), size_(static_cast<uint32_t>(scratch->ids.size())) {
+    s_.ranks.assign(size_, kNoRank);
+    s_.previous.resize(size_);
+    s_.next.resize(size_);
+    s_.heap.clear();
+    for (uint32_t i = 0; i < size_; ++i) {
+      s_.previous[i] = i - 1;  // the first's is never read
+      s_.next[i] = i + 1;
+      if (look_up(i)) s_.heap.push_back(entry(i));
+    }
+    std::ranges::make_heap(s_.heap, std::greater<>());
+    s_.num_steps += size_;
   }
-  std::ranges::make_heap(heap, std::greater<>());
-  const auto update = [&](uint32_t i) {
-    ranks[i] = next[i] < size ? rank_of(ids[i], ids[next[i]]) : kNoRank;
-    if (ranks[i] == kNoRank) return;
-    heap.push_back(entry(i));
-    std::ranges::push_heap(heap, std::greater<>());
-  };
-  num_steps += size;
-  while (!heap.empty()) {
-    ++num_steps;
-    std::ranges::pop_heap(heap, std::greater<>());
-    const auto rank = static_cast<uint32_t>(heap.back() >> 32);
-    const auto at = static_cast<uint32_t>(heap.back());
-    heap.pop_back();
-    if (ranks[at] != rank) continue;
-    const uint32_t gone = next[at];
-    ids[at] = merges_[rank].result;
-    ranks[gone] = kNoRank;
-    next[at] = next[gone];
-    if (next[at] < size) previous[next[at]] = at;
+
+  void merge_all() {
+    while (!s_.heap.empty()) {
+      ++s_.num_steps;
+      std::ranges::pop_heap(s_.heap, std::greater<>());
+      const uint64_t top = s_.heap.back();
+      s_.heap.pop_back();
+      merge(static_cast<uint32_t>(top >> 32), static_cast<uint32_t>(top));
+    }
+  }
+
+  void keep_merged() {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < size_; i = s_.next[i]) s_.ids[kept++] = s_.ids[i];
+    s_.ids.resize(kept);
+  }
+
+ private:
+  uint64_t entry(uint32_t i) const { return uint64_t{s_.ranks[i]} << 32 | i; }
+
+  // Sets the rank of the pair that starts at i; false when nothing merges there.
+  bool look_up(uint32_t i) {
+    const uint32_t next = s_.next[i];
+    s_.ranks[i] = next < size_ ? table_.rank_of(s_.ids[i], s_.ids[next]) : kNoRank;
+    return s_.ranks[i] != kNoRank;
+  }
+
+  void update(uint32_t i) {
+    if (!look_up(i)) return;
+    s_.heap.push_back(entry(i));
+    std::ranges::push_heap(s_.heap, std::greater<>());
+  }
+
+  void merge(uint32_t rank, uint32_t at) {
+    if (s_.ranks[at] != rank) return;
+    const uint32_t gone = s_.next[at];
+    s_.ids[at] = table_.merges_[rank].result;
+    s_.ranks[gone] = kNoRank;
+    s_.next[at] = s_.next[gone];
+    if (s_.next[at] < size_) s_.previous[s_.next[at]] = at;
     update(at);
-    if (at > 0) update(previous[at]);
+    if (at > 0) update(s_.previous[at]);
   }
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < size; i = next[i]) ids[kept++] = ids[i];
-  ids.resize(kept);
+
+  const MergeTable& table_;
+  MergeScratch& s_;
+  const uint32_t size_;
+};
+
+void MergeTable::apply_long(MergeScratch* scratch) const {
+  Heap heap(*this, scratch);
+  heap.merge_all();
+  heap.keep_merged();
 }
 
 }  // namespace sluice

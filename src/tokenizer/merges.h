@@ -2,8 +2,7 @@
 // Byte-pair merging: the lowest rank first, the leftmost among equals, until nothing merges.
 
 #include <cstdint>
-#include <optional>
-#include <span>
+#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -26,18 +25,20 @@ struct MergeScratch {
 
 class MergeTable {
  public:
-  /// `merges` by rank; every pair appears once. Pre: ids are >= 0.
-  explicit MergeTable(std::vector<Merge> merges);
+  /// `merges` by rank; every pair appears once. `byte_ids` [256]: the id of each byte. Pre: ids are >= 0.
+  MergeTable(std::vector<Merge> merges, std::vector<int32_t> byte_ids);
 
-  /// Merges scratch->ids in place. Cost: n log n; a short sequence is searched instead, at most kShort^2 steps.
-  void apply(MergeScratch* scratch) const;
+  /// Merges the bytes of `chunk` into scratch->ids. Cost: n log n; a short sequence is searched instead, at most kShort^2 steps.
+  void apply(std::string_view chunk, MergeScratch* scratch) const;
 
  private:
   static constexpr uint32_t kNoRank = UINT32_MAX;
   static constexpr size_t kShort = 48;
 
+  class Heap;
+
   uint32_t rank_of(int32_t left, int32_t right) const;
-  void apply_short(MergeScratch* scratch) const;
+  void apply_short(std::string_view chunk, MergeScratch* scratch) const;
   void apply_long(MergeScratch* scratch) const;
 
   struct Slot {
@@ -47,6 +48,9 @@ class MergeTable {
   static constexpr uint64_t kNoPair = UINT64_MAX;
 
   std::vector<Merge> merges_;
+  std::vector<int32_t> byte_ids_;
+  std::vector<uint32_t>
+      byte_pair_ranks_;      // [256 * 256], so that a chunk's first look stays in the cache
   std::vector<Slot> slots_;  // open addressing, at most half full
   int shift_ = 0;
 };

@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kTokenizerJsonBytesMax = size_t{128} << 20;  // the largest of the family has 20 MB
 constexpr size_t kConfigJsonBytesMax = size_t{8} << 20;
 constexpr size_t kTextBytesMax = size_t{1} << 31;
+constexpr size_t kBatch = 16;                        // chunks looked up together
 constexpr size_t kKeptSymbolsMax = size_t{1} << 20;  // a longer chunk's buffers are given back
 
 // What one thread keeps between calls. `owner` is the serial of the tokenizer that filled the cache.
@@ -31,6 +32,11 @@ struct EncodeScratch {
     if (nfc.run.capacity() > kKeptSymbolsMax || nfc.text.capacity() > 4 * kKeptSymbolsMax) nfc = {};
     if (lossy.capacity() > 4 * kKeptSymbolsMax) lossy = {};
   }
+};
+
+struct PendingChunk {
+  std::string_view chunk;
+  ChunkKey key;
 };
 
 EncodeScratch& scratch_for(uint64_t serial) {
@@ -57,8 +63,7 @@ struct Tokenizer::Data {
         added(std::move(spec.added_tokens)),
         matcher(added),
         pre_tokenizer(regex, tables),
-        byte_ids(std::move(spec.byte_ids)),
-        merge_table(std::move(spec.merges)) {
+        merge_table(std::move(spec.merges), std::move(spec.byte_ids)) {
     store_tokens(spec.token_bytes);
     if (vocab_size == 0) vocab_size = num_defined();
     find_whole_chunks();
@@ -89,39 +94,40 @@ struct Tokenizer::Data {
     whole_chunks.reserve(static_cast<size_t>(num_defined()));
     for (int32_t id = 0; id < num_defined(); ++id) {
       if (flags[static_cast<size_t>(id)] & kAdded) continue;
-      merge(token(id), &scratch);
+      merge_table.apply(token(id), &scratch);
       if (scratch.ids.size() == 1 && scratch.ids[0] == id) whole_chunks.insert(token(id), id);
     }
   }
 
-  void merge(std::string_view chunk, MergeScratch* scratch) const {
-    scratch->ids.clear();
-    for (const char c : chunk) scratch->ids.push_back(byte_ids[static_cast<unsigned char>(c)]);
-    merge_table.apply(scratch);
-  }
-
-  // `readable`: chunk_key's.
-  void encode_chunk(std::string_view chunk, size_t readable, EncodeScratch* scratch,
+  void encode_chunk(const PendingChunk& pending, EncodeScratch* scratch,
                     std::vector<int32_t>* ids) const {
-    const ChunkKey key = chunk_key(chunk, readable);
+    const auto& [chunk, key] = pending;
     const int32_t whole = whole_chunks.find(chunk, key, [this](int32_t id) { return token(id); });
     if (whole >= 0) return ids->push_back(whole);
     std::span<const int32_t> found = scratch->cache.find(chunk, key.hash);
     if (found.empty()) {
-      merge(chunk, &scratch->merge);
+      merge_table.apply(chunk, &scratch->merge);
       found = scratch->merge.ids;
       scratch->cache.insert(chunk, key.hash, found);
     }
     ids->insert(ids->end(), found.begin(), found.end());
   }
 
+  // Works in small batches: a chunk's table line arrives while its followers are cut.
   // Pre: valid UTF-8 without added tokens to match.
   void encode_plain(std::string_view raw, EncodeScratch* scratch, std::vector<int32_t>* ids) const {
     const std::string_view text = nfc(tables, raw, &scratch->nfc);
+    PendingChunk batch[kBatch];
     for (size_t pos = 0; pos < text.size();) {
-      const size_t end = pre_tokenizer.chunk_end(text, pos);
-      encode_chunk(text.substr(pos, end - pos), text.size() - pos, scratch, ids);
-      pos = end;
+      size_t count = 0;
+      for (; count < kBatch && pos < text.size(); ++count) {
+        const size_t end = pre_tokenizer.chunk_end(text, pos);
+        const std::string_view chunk = text.substr(pos, end - pos);
+        batch[count] = {chunk, chunk_key(chunk, text.size() - pos)};
+        whole_chunks.prefetch(batch[count].key);
+        pos = end;
+      }
+      for (size_t i = 0; i < count; ++i) encode_chunk(batch[i], scratch, ids);
     }
   }
 
@@ -145,7 +151,6 @@ struct Tokenizer::Data {
   std::vector<AddedToken> added;
   AddedTokenMatcher matcher;
   PreTokenizer pre_tokenizer;
-  std::vector<int32_t> byte_ids;
   MergeTable merge_table;
   std::string bytes;            // all tokens' bytes, one after another
   std::vector<size_t> offsets;  // [num_defined + 1]

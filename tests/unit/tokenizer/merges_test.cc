@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
+#include <string>
 
 namespace sluice {
 namespace {
@@ -28,16 +31,24 @@ std::vector<int32_t> merged_by_definition(const std::vector<Merge>& merges,
   }
 }
 
-// Random merges over three symbols, each naming what came before it.
+// Ids as in most vocabularies: a byte is its own id, merges make the ids from 256 on.
+std::vector<int32_t> byte_ids() {
+  std::vector<int32_t> ids(256);
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+// Random merges over the letters a, b and c, each naming what came before it.
 std::vector<Merge> random_merges(std::mt19937* rng, int count) {
   std::vector<Merge> merges;
+  std::vector<int32_t> symbols = {'a', 'b', 'c'};
   std::map<std::pair<int32_t, int32_t>, bool> seen;
-  int32_t next = 3;
   while (static_cast<int>(merges.size()) < count) {
-    const auto left = static_cast<int32_t>((*rng)() % static_cast<uint32_t>(next));
-    const auto right = static_cast<int32_t>((*rng)() % static_cast<uint32_t>(next));
+    const int32_t left = symbols[(*rng)() % symbols.size()];
+    const int32_t right = symbols[(*rng)() % symbols.size()];
     if (!seen.try_emplace({left, right}, true).second) continue;
-    merges.push_back({left, right, next++});
+    symbols.push_back(static_cast<int32_t>(253 + symbols.size()));
+    merges.push_back({left, right, symbols.back()});
   }
   std::shuffle(merges.begin(), merges.end(), *rng);  // a rank need not follow what it is made of
   return merges;
@@ -47,39 +58,36 @@ TEST(Merges, FollowTheDefinitionAtEveryLength) {
   std::mt19937 rng(7);
   for (int round = 0; round < 40; ++round) {
     const std::vector<Merge> merges = random_merges(&rng, 30);
-    const MergeTable table(merges);
+    const MergeTable table(merges, byte_ids());
     MergeScratch scratch;
     for (size_t length = 0; length < 110; length += 1 + length / 40) {
-      std::vector<int32_t> ids(length);
-      for (int32_t& id : ids) id = static_cast<int32_t>(rng() % 3);
-      scratch.ids = ids;
-      table.apply(&scratch);
-      ASSERT_EQ(scratch.ids, merged_by_definition(merges, ids)) << "length " << length;
+      std::string chunk(length, 'a');
+      for (char& c : chunk) c = static_cast<char>('a' + rng() % 3);
+      table.apply(chunk, &scratch);
+      ASSERT_EQ(scratch.ids, merged_by_definition(merges, {chunk.begin(), chunk.end()})) << chunk;
     }
   }
 }
 
 TEST(Merges, EqualRanksGoLeftFirst) {
-  const MergeTable table({{0, 0, 1}});
+  const MergeTable table({{'a', 'a', 256}}, byte_ids());
   MergeScratch scratch;
   for (size_t length : {3, 47, 48, 49, 101}) {
-    scratch.ids.assign(length, 0);
-    table.apply(&scratch);
-    std::vector<int32_t> expected(length / 2, 1);
-    if (length % 2 != 0) expected.push_back(0);
+    table.apply(std::string(length, 'a'), &scratch);
+    std::vector<int32_t> expected(length / 2, 256);
+    if (length % 2 != 0) expected.push_back('a');
     EXPECT_EQ(scratch.ids, expected) << length;
   }
 }
 
 TEST(Merges, StepsGrowAsNTimesAFew) {
-  std::vector<Merge> merges;  // doubling: 1, 2, 4, ... 1024 of one letter
-  for (int32_t i = 0; i < 10; ++i) merges.push_back({i, i, i + 1});
-  const MergeTable table(merges);
+  std::vector<Merge> merges = {{'a', 'a', 256}};  // doubling: 2, 4, ... 1024 letters
+  for (int32_t i = 256; i < 265; ++i) merges.push_back({i, i, i + 1});
+  const MergeTable table(merges, byte_ids());
   for (const size_t length : {size_t{48}, size_t{1000}, size_t{100'000}, size_t{2'000'000}}) {
     MergeScratch scratch;
-    scratch.ids.assign(length, 0);
-    table.apply(&scratch);
-    EXPECT_EQ(scratch.ids[0], length >= 1024 ? 10 : length >= 512 ? 9 : 5);
+    table.apply(std::string(length, 'a'), &scratch);
+    EXPECT_EQ(scratch.ids[0], length >= 1024 ? 265 : length >= 512 ? 264 : 260);
     EXPECT_LE(scratch.num_steps, 48 * length)
         << length;  // quadratic would be `length` times `length`
   }
