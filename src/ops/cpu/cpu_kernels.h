@@ -56,4 +56,7 @@ size_t cpu_linear_scratch_bytes(const OpDims& dims);     // linear, linear_resid
 size_t cpu_gdn_scratch_bytes(const OpDims& dims);        // conv1d, gdn_gates, gdn_step, gdn_chunk
 size_t cpu_attention_scratch_bytes(const OpDims& dims);  // attn_prepare, attention
 
+/// What a blocked linear keeps for each worker; the AMX kernel's is the largest.
+constexpr size_t kLinearWorkerBytes = size_t{640} << 10;
+
 }  // namespace sluice

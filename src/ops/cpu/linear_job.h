@@ -1,10 +1,11 @@
 #pragma once
-// What the linears of every instruction set share: a call as a list of output tiles, and what happens to a finished
-// tile.
+// What the linears of every instruction set share: a call as a list of units of output rows, the queue that hands them
+// to workers, and what happens to finished sums.
 //
 // Everything here has internal linkage on purpose: each instruction set compiles its own copy.
 
 #include <algorithm>
+#include <atomic>
 
 #include "ops/cpu/vec_math.h"
 #include "ops/linear.h"
@@ -12,15 +13,18 @@
 namespace sluice {
 namespace {
 
-/// Output rows of a tile: the unit of work, and the width of an accumulator row.
+/// Output rows of a tile: what one accumulator row holds.
 constexpr int64_t kOutTile = 16;
-/// Tasks a worker gets on average: enough to balance, few enough that each streams a long stretch.
-constexpr int64_t kTasksPerWorker = 4;
+/// Tiles of a unit. Two, so that gate and up of the same outputs meet in one unit.
+constexpr int64_t kUnitTiles = 2;
+
+/// Sums of a tile, [row][output].
+using TileSums = float[kOutTile];
 
 enum class Finish { kStore, kAddToOut, kSiluMul };
 
 /// linear, linear_residual and gate_up in one form. For kSiluMul the two projections are gate and up, alike in shape
-/// and with the same `out`; a tile then means both.
+/// and with the same `out`.
 struct LinearJob {
   MatView<const bf16> x;
   std::span<const Projection> projections;
@@ -31,36 +35,55 @@ struct LinearJob {
 struct OutTile {
   const Projection* projection = nullptr;
   int64_t first_out = 0;
-  int64_t num_out = 0;
+  int64_t num_out = 0;  // 0: no such tile
+
+  const WeightView& weight() const { return projection->weight; }
+  /// Bytes of a weight row, and where the tile's first one starts.
+  int64_t row_bytes() const {
+    return weight().num_in * (weight().format == WeightFormat::kBf16 ? 2 : 1);
+  }
+  const std::byte* data() const {
+    return static_cast<const std::byte*>(weight().data) + first_out * row_bytes();
+  }
+  /// One a 128-block of k: a tile never crosses a block of output rows.
+  const float* scales() const {
+    return weight().scales + first_out / kFp8BlockSize * weight().scale_cols();
+  }
+  bool is_fp8() const { return weight().format == WeightFormat::kFp8Block128; }
+};
+static_assert(kFp8BlockSize % kOutTile == 0, "OutTile::scales");
+
+/// The work that is handed out: two tiles in a row of one projection, or the same tile of gate and up.
+struct Unit {
+  OutTile tiles[kUnitTiles];
 };
 
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-inline int64_t num_tiles(const WeightView& weight) {
-  return ceil_div(weight.num_out, kOutTile);
+inline OutTile tile_of(const Projection& p, int64_t idx) {
+  const int64_t first = idx * kOutTile;
+  return {&p, first, std::clamp<int64_t>(p.weight.num_out - first, 0, kOutTile)};
 }
 
-inline int64_t num_tiles(const LinearJob& job) {
-  if (job.finish == Finish::kSiluMul) return num_tiles(job.projections[0].weight);
+inline int64_t num_units(const Projection& p) {
+  return ceil_div(p.weight.num_out, kUnitTiles * kOutTile);
+}
+
+inline int64_t num_units(const LinearJob& job) {
+  if (job.finish == Finish::kSiluMul) return ceil_div(job.projections[0].weight.num_out, kOutTile);
   int64_t sum = 0;
-  for (const Projection& p : job.projections) sum += num_tiles(p.weight);
+  for (const Projection& p : job.projections) sum += num_units(p);
   return sum;
 }
 
-/// Tile `idx` of the projections laid end to end.
-inline OutTile tile_at(const LinearJob& job, int64_t idx) {
+/// Unit `idx` of the projections laid end to end.
+inline Unit unit_at(const LinearJob& job, int64_t idx) {
   const Projection* p = job.projections.data();
-  while (idx >= num_tiles(p->weight)) idx -= num_tiles((p++)->weight);
-  const int64_t first = idx * kOutTile;
-  return {p, first, std::min(kOutTile, p->weight.num_out - first)};
-}
-
-inline bool has_fp8(const LinearJob& job) {
-  return std::any_of(job.projections.begin(), job.projections.end(), [](const Projection& p) {
-    return p.weight.format == WeightFormat::kFp8Block128;
-  });
+  if (job.finish == Finish::kSiluMul) return {{tile_of(p[0], idx), tile_of(p[1], idx)}};
+  while (idx >= num_units(*p)) idx -= num_units(*p++);
+  return {{tile_of(*p, idx * kUnitTiles), tile_of(*p, idx * kUnitTiles + 1)}};
 }
 
 inline void check_job(const LinearJob& job) {
@@ -73,46 +96,95 @@ inline void check_job(const LinearJob& job) {
   }
 }
 
-/// Calls fn(first_tile, end_tile, worker) over consecutive ranges of the job's tiles, in parallel.
-template <typename Fn>
-void for_each_tile_range(const LinearJob& job, OpContext& ctx, Fn&& fn) {
-  const int64_t tiles = num_tiles(job);
-  const int64_t per_task =
-      std::max<int64_t>(1, tiles / (ctx.pool->num_threads() * kTasksPerWorker));
-  ctx.pool->parallel_for(ceil_div(tiles, per_task), [&](int64_t task, int worker) {
-    fn(task * per_task, std::min(tiles, (task + 1) * per_task), worker);
+/// Hands out units in order, `step` at a time. A worker claims its next range before it works on the one in hand, so
+/// that it knows what to prefetch.
+class UnitQueue {
+ public:
+  UnitQueue(const LinearJob& job, int64_t step) : num_units_(num_units(job)), step_(step) {}
+
+  struct Range {
+    int64_t first = 0;
+    int64_t end = 0;
+    bool empty() const { return first >= end; }
+  };
+  Range claim() {
+    const int64_t first = next_.fetch_add(step_, std::memory_order_relaxed);
+    return {first, std::min(first + step_, num_units_)};
+  }
+  int64_t num_ranges() const { return ceil_div(num_units_, step_); }
+
+ private:
+  std::atomic<int64_t> next_{0};
+  int64_t num_units_;
+  int64_t step_;
+};
+
+/// Runs fn(range, next, worker) over all ranges of the job; `next` is what this worker does after `range`.
+/// enter() and leave() bracket what one worker does.
+template <typename Fn, typename Enter, typename Leave>
+void for_each_range(const LinearJob& job, int64_t step, OpContext& ctx, Enter enter, Fn fn,
+                    Leave leave) {
+  UnitQueue queue(job, step);
+  const int64_t workers = std::min<int64_t>(ctx.pool->num_threads(), queue.num_ranges());
+  ctx.pool->parallel_for(workers, [&](int64_t, int worker) {
+    enter();
+    for (UnitQueue::Range range = queue.claim(); !range.empty();) {
+      const UnitQueue::Range next = queue.claim();
+      fn(range, next, worker);
+      range = next;
+    }
+    leave();
   });
 }
 
-/// Rounds and stores rows [first_row, first_row + num_rows) of a tile from its sums, sums[row][out of tile]; `up` is
-/// the second projection's, for kSiluMul only.
-inline void finish_tile(const LinearJob& job, const OutTile& tile, int64_t first_row,
-                        int64_t num_rows, const float (*sums)[kOutTile],
-                        const float (*up)[kOutTile]) {
+/// Without anything to set up a worker for, one unit at a time.
+template <typename Fn>
+void for_each_unit(const LinearJob& job, OpContext& ctx, Fn fn) {
+  const auto nothing = [] {};
+  for_each_range(
+      job, 1, ctx, nothing,
+      [&](UnitQueue::Range range, UnitQueue::Range, int worker) {
+        fn(unit_at(job, range.first), worker);
+      },
+      nothing);
+}
+
+inline void store_row(const TileSums& sums, bf16* out, int64_t num_out) {
+  bf16 result[kOutTile];
+  for (int64_t n = 0; n < kOutTile; ++n) result[n] = vec_bf16(sums[n]);
+  std::copy_n(result, num_out, out);
+}
+
+inline void add_row(const TileSums& sums, bf16* out, int64_t num_out) {
+  bf16 sum[kOutTile] = {};
+  std::copy_n(out, num_out, sum);
+  for (int64_t n = 0; n < kOutTile; ++n) sum[n] = vec_bf16(to_float(sum[n]) + vec_rb(sums[n]));
+  std::copy_n(sum, num_out, out);
+}
+
+inline void silu_mul_row(const TileSums& gate, const TileSums& up, bf16* out, int64_t num_out) {
+  bf16 result[kOutTile];
+  for (int64_t n = 0; n < kOutTile; ++n) {
+    result[n] = vec_bf16(vec_rb(vec_silu(vec_rb(gate[n]))) * vec_rb(up[n]));
+  }
+  std::copy_n(result, num_out, out);
+}
+
+/// Rounds and stores rows [first_row, first_row + num_rows) of a unit from its tiles' sums.
+inline void finish_unit(const LinearJob& job, const Unit& unit, int64_t first_row, int64_t num_rows,
+                        const TileSums* const (&sums)[kUnitTiles]) {
   for (int64_t r = 0; r < num_rows; ++r) {
-    bf16* out = tile.projection->out.row(first_row + r) + tile.first_out;
-    bf16 result[kOutTile];
-    const bf16* before = out;
-    bf16 padded[kOutTile] = {};
-    if (job.finish == Finish::kAddToOut && tile.num_out < kOutTile) {
-      std::copy_n(out, tile.num_out, padded);
-      before = padded;
+    const auto out = [&](int t) {
+      return unit.tiles[t].projection->out.row(first_row + r) + unit.tiles[t].first_out;
+    };
+    if (job.finish == Finish::kSiluMul) {
+      silu_mul_row(sums[0][r], sums[1][r], out(0), unit.tiles[0].num_out);
+      continue;
     }
-    switch (job.finish) {
-      case Finish::kStore:
-        for (int64_t n = 0; n < kOutTile; ++n) result[n] = vec_bf16(sums[r][n]);
-        break;
-      case Finish::kAddToOut:
-        for (int64_t n = 0; n < kOutTile; ++n)
-          result[n] = vec_bf16(to_float(before[n]) + vec_rb(sums[r][n]));
-        break;
-      case Finish::kSiluMul:
-        for (int64_t n = 0; n < kOutTile; ++n) {
-          result[n] = vec_bf16(vec_rb(vec_silu(vec_rb(sums[r][n]))) * vec_rb(up[r][n]));
-        }
-        break;
+    for (int t = 0; t < kUnitTiles && unit.tiles[t].num_out > 0; ++t) {
+      const auto finish_row = job.finish == Finish::kStore ? store_row : add_row;
+      finish_row(sums[t][r], out(t), unit.tiles[t].num_out);
     }
-    std::copy_n(result, tile.num_out, out);
   }
 }
 

@@ -41,22 +41,18 @@ float dot(const bf16* x, const WeightView& w, int64_t n) {
                  w.scales + n / kFp8BlockSize * w.scale_cols(), w.num_in);
 }
 
-void sum_row(const bf16* x, const OutTile& tile, const WeightView& w, float* sums) {
-  for (int64_t n = 0; n < tile.num_out; ++n) sums[n] = dot(x, w, tile.first_out + n);
-}
-
 void run(const LinearJob& job, OpContext& ctx) {
   check_job(job);
-  for_each_tile_range(job, ctx, [&](int64_t first, int64_t end, int) {
-    for (int64_t t = first; t < end; ++t) {
-      const OutTile tile = tile_at(job, t);
-      for (int64_t r = 0; r < job.x.num_rows; ++r) {
-        float sums[1][kOutTile] = {}, up[1][kOutTile] = {};
-        sum_row(job.x.row(r), tile, tile.projection->weight, sums[0]);
-        if (job.finish == Finish::kSiluMul)
-          sum_row(job.x.row(r), tile, job.projections[1].weight, up[0]);
-        finish_tile(job, tile, r, 1, sums, up);
+  for_each_unit(job, ctx, [&](const Unit& unit, int) {
+    for (int64_t r = 0; r < job.x.num_rows; ++r) {
+      TileSums sums[kUnitTiles] = {};
+      for (int t = 0; t < kUnitTiles; ++t) {
+        const OutTile& tile = unit.tiles[t];
+        for (int64_t n = 0; n < tile.num_out; ++n) {
+          sums[t][n] = dot(job.x.row(r), tile.weight(), tile.first_out + n);
+        }
       }
+      finish_unit(job, unit, r, 1, {&sums[0], &sums[1]});
     }
   });
 }

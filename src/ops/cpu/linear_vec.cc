@@ -22,15 +22,12 @@ struct WideTile {
   int64_t num_out = 0;
 };
 
-WideTile widen_tile(const WeightView& w, const OutTile& tile, bf16* buffer) {
-  const int64_t first = tile.first_out * w.num_in;
-  if (w.format == WeightFormat::kBf16) {
-    return {static_cast<const bf16*>(w.data) + first, w.num_in, nullptr, tile.num_out};
-  }
-  const uint8_t* codes = static_cast<const uint8_t*>(w.data) + first;
-  widen_e4m3(codes, tile.num_out * w.num_in, buffer);
-  return {buffer, w.num_in, w.scales + tile.first_out / kFp8BlockSize * w.scale_cols(),
-          tile.num_out};
+WideTile widen_tile(const OutTile& tile, bf16* buffer) {
+  const WeightView& w = tile.weight();
+  if (!tile.is_fp8())
+    return {reinterpret_cast<const bf16*>(tile.data()), w.num_in, nullptr, tile.num_out};
+  widen_e4m3(reinterpret_cast<const uint8_t*>(tile.data()), tile.num_out * w.num_in, buffer);
+  return {buffer, w.num_in, tile.scales(), tile.num_out};
 }
 
 /// Adds x . w over k in [begin, end) to sums, for NR x rows and NO outputs.
@@ -56,8 +53,7 @@ inline void zero(Lanes (&sums)[NR][NO]) {
 
 /// sums[r][first + o] = x_r . W_(first + o).
 template <int NR, int NO>
-void dot_group(const bf16* const (&x)[NR], const WideTile& tile, int64_t first,
-               float (*sums)[kOutTile]) {
+void dot_group(const bf16* const (&x)[NR], const WideTile& tile, int64_t first, TileSums* sums) {
   const bf16* w = tile.data + first * tile.num_in;
   Lanes total[NR][NO];
   zero(total);
@@ -80,8 +76,7 @@ void dot_group(const bf16* const (&x)[NR], const WideTile& tile, int64_t first,
 }
 
 template <int NR>
-void dot_rows(MatView<const bf16> x, int64_t first_row, const WideTile& tile,
-              float (*sums)[kOutTile]) {
+void dot_rows(MatView<const bf16> x, int64_t first_row, const WideTile& tile, TileSums* sums) {
   const bf16* rows[NR];
   for (int r = 0; r < NR; ++r) rows[r] = x.row(first_row + r);
   int64_t o = 0;
@@ -92,7 +87,7 @@ void dot_rows(MatView<const bf16> x, int64_t first_row, const WideTile& tile,
 
 /// Sums of up to kRowGroup x rows for one tile.
 int64_t dot_some_rows(MatView<const bf16> x, int64_t first_row, const WideTile& tile,
-                      float (*sums)[kOutTile]) {
+                      TileSums* sums) {
   if (x.num_rows - first_row >= kRowGroup) {
     dot_rows<kRowGroup>(x, first_row, tile, sums);
     return kRowGroup;
@@ -101,17 +96,17 @@ int64_t dot_some_rows(MatView<const bf16> x, int64_t first_row, const WideTile& 
   return 1;
 }
 
-void run_tile(const LinearJob& job, const OutTile& tile, bf16* buffer) {
-  const int64_t num_in = job.x.num_cols;
-  const bool pair = job.finish == Finish::kSiluMul;
-  const WideTile wide = widen_tile(tile.projection->weight, tile, buffer);
-  const WideTile wide_up =
-      pair ? widen_tile(job.projections[1].weight, tile, buffer + kOutTile * num_in) : WideTile{};
-  float sums[kRowGroup][kOutTile] = {}, up[kRowGroup][kOutTile] = {};
+void run_unit(const LinearJob& job, const Unit& unit, bf16* buffer) {
+  WideTile wide[kUnitTiles];
+  for (int t = 0; t < kUnitTiles; ++t) {
+    if (unit.tiles[t].num_out > 0)
+      wide[t] = widen_tile(unit.tiles[t], buffer + t * kOutTile * job.x.num_cols);
+  }
+  TileSums sums[kUnitTiles][kRowGroup] = {};
   for (int64_t r = 0; r < job.x.num_rows;) {
-    const int64_t done = dot_some_rows(job.x, r, wide, sums);
-    if (pair) dot_some_rows(job.x, r, wide_up, up);
-    finish_tile(job, tile, r, done, sums, up);
+    int64_t done = 0;
+    for (int t = 0; t < kUnitTiles; ++t) done = dot_some_rows(job.x, r, wide[t], sums[t]);
+    finish_unit(job, unit, r, done, {sums[0], sums[1]});
     r += done;
   }
 }
@@ -119,11 +114,10 @@ void run_tile(const LinearJob& job, const OutTile& tile, bf16* buffer) {
 void run(const LinearJob& job, OpContext& ctx) {
   check_job(job);
   Arena::Scope scope(*ctx.scratch);
-  const int64_t per_worker = has_fp8(job) ? 2 * kOutTile * job.x.num_cols : 0;
+  const int64_t per_worker = kUnitTiles * kOutTile * job.x.num_cols;
   bf16* buffers = ctx.scratch->take<bf16>(per_worker * ctx.pool->num_threads());
-  for_each_tile_range(job, ctx, [&](int64_t first, int64_t end, int worker) {
-    for (int64_t t = first; t < end; ++t)
-      run_tile(job, tile_at(job, t), buffers + worker * per_worker);
+  for_each_unit(job, ctx, [&](const Unit& unit, int worker) {
+    run_unit(job, unit, buffers + worker * per_worker);
   });
 }
 

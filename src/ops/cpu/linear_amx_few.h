@@ -1,0 +1,165 @@
+#pragma once
+// Up to 16 rows of x: one panel, weights straight from where they are stored. Memory-bound. Part of linear_amx.cc.
+
+#include "ops/cpu/linear_amx_tiles.h"
+#include "ops/cpu/linear_amx_widen.h"
+
+namespace sluice {
+namespace {
+
+/// Weight lines ahead of those in use: the same tiles further along k, then the worker's next unit.
+/// The hardware follows one stream a 4 KB page and stops at its end; this keeps 32 rows' streams going.
+class Ahead {
+ public:
+  Ahead(const Unit& unit, const Unit& next) {
+    for (int t = 0; t < kUnitTiles; ++t) {
+      here_[t] = rows_of(unit.tiles[t]);
+      next_[t] = rows_of(next.tiles[t]);
+    }
+  }
+  /// Called with the line (64 bytes of every row) that is being read.
+  void fetch(int t, int64_t line) const {
+    int64_t ahead = line + kLines;
+    if (ahead < here_[t].lines) return here_[t].fetch(ahead);
+    // A row shorter than the distance: the next unit's line while this one's is read.
+    ahead = here_[t].lines > kLines ? ahead - here_[t].lines : line;
+    if (ahead < next_[t].lines) next_[t].fetch(ahead);
+  }
+
+ private:
+  static constexpr int64_t kLines = 64;
+
+  struct Rows {
+    const std::byte* data = nullptr;
+    int64_t stride = 0;
+    int64_t count = 0;
+    int64_t lines = 0;  // of a row
+
+    void fetch(int64_t line) const {
+      const std::byte* p = data + line * kLine;
+      for (int64_t r = 0; r < count; ++r)
+        _mm_prefetch(reinterpret_cast<const char*>(p + r * stride), _MM_HINT_T1);
+    }
+  };
+  static Rows rows_of(const OutTile& tile) {
+    if (tile.num_out == 0) return {};
+    return {tile.data(), tile.row_bytes(), tile.num_out, ceil_div(tile.row_bytes(), kLine)};
+  }
+
+  Rows here_[kUnitTiles];
+  Rows next_[kUnitTiles];
+};
+
+/// Sum tiles as stored: [out][cols].
+struct alignas(64) StoredSums {
+  float values[kUnitTiles][kOutTile * kPanelRows];
+};
+
+/// sums of a BF16 unit.
+inline void dot_bf16(const Unit& unit, const Panels& x, const Ahead& ahead, StoredSums& sums) {
+  const bool two = unit.tiles[1].num_out > 0;
+  const std::byte* w0 = unit.tiles[0].data();
+  const std::byte* w1 = two ? unit.tiles[1].data() : nullptr;
+  const int64_t stride = unit.tiles[0].row_bytes();
+  _tile_zero(0);
+  if (two) _tile_zero(1);
+  for (int64_t step = 0; step < x.num_in / kTileK; ++step) {
+    _tile_loadd(6, x.tile(0, step), x.cols * 4);
+    ahead.fetch(0, step);
+    _tile_loadd(4, w0 + step * kTileRowBytes, stride);
+    _tile_dpbf16ps(0, 4, 6);
+    if (two) {
+      ahead.fetch(1, step);
+      _tile_loadd(5, w1 + step * kTileRowBytes, stride);
+      _tile_dpbf16ps(1, 5, 6);
+    }
+  }
+  _tile_stored(0, sums.values[0], x.cols * 4);
+  if (two) _tile_stored(1, sums.values[1], x.cols * 4);
+}
+
+/// total = fma(scale, block, total) over a stored sum tile.
+inline void add_block(const float* block, float scale, int64_t cols, float* total) {
+  const __m512 s = _mm512_set1_ps(scale * kWidenScale);
+  for (int64_t i = 0; i < kOutTile * cols; i += 16) {
+    _mm512_store_ps(total + i,
+                    _mm512_fmadd_ps(s, _mm512_load_ps(block + i), _mm512_load_ps(total + i)));
+  }
+}
+
+/// sums of an FP8 unit. Blocks are widened one ahead of their products, and added one behind, so that no load waits
+/// for a store.
+inline void dot_fp8(const Unit& unit, const Panels& x, const Ahead& ahead, StoredSums& sums) {
+  alignas(64) bf16 wide[2][kUnitTiles][kBlockSteps * kTileElements];
+  alignas(64) StoredSums block[2];
+  const int num_tiles = unit.tiles[1].num_out > 0 ? 2 : 1;
+  const int64_t stride = unit.tiles[0].row_bytes();
+  const int64_t num_blocks = x.num_in / kFp8BlockSize;
+  const auto widen = [&](int64_t b) {
+    for (int t = 0; t < num_tiles; ++t) {
+      const auto* codes =
+          reinterpret_cast<const uint8_t*>(unit.tiles[t].data()) + b * kFp8BlockSize;
+      widen_block(codes, stride, unit.tiles[t].num_out, wide[b % 2][t]);
+    }
+  };
+  const auto add = [&](int64_t b) {
+    for (int t = 0; t < num_tiles; ++t) {
+      add_block(block[b % 2].values[t], unit.tiles[t].scales()[b], x.cols, sums.values[t]);
+    }
+  };
+  for (int t = 0; t < num_tiles; ++t) std::fill_n(sums.values[t], kOutTile * x.cols, 0.0f);
+  widen(0);
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    for (int t = 0; t < num_tiles; ++t) {
+      ahead.fetch(t, 2 * b);
+      ahead.fetch(t, 2 * b + 1);
+    }
+    if (b + 1 < num_blocks) widen(b + 1);
+    _tile_zero(0);
+    _tile_zero(1);
+    for (int64_t q = 0; q < kBlockSteps; ++q) {
+      _tile_loadd(6, x.tile(0, b * kBlockSteps + q), x.cols * 4);
+      _tile_loadd(4, wide[b % 2][0] + q * kTileElements, kTileRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      if (num_tiles == 1) continue;
+      _tile_loadd(5, wide[b % 2][1] + q * kTileElements, kTileRowBytes);
+      _tile_dpbf16ps(1, 5, 6);
+    }
+    _tile_stored(0, block[b % 2].values[0], x.cols * 4);
+    _tile_stored(1, block[b % 2].values[1], x.cols * 4);
+    if (b > 0) add(b - 1);
+  }
+  add(num_blocks - 1);
+}
+
+/// The tile registers come and go configured for full tiles.
+inline void dot_unit(const Unit& unit, const Unit& next, const Panels& x, StoredSums& sums) {
+  const Ahead ahead(unit, next);
+  if (unit.tiles[0].is_fp8()) return dot_fp8(unit, x, ahead, sums);
+  const int64_t num_out[kUnitTiles] = {unit.tiles[0].num_out, unit.tiles[1].num_out};
+  const bool edge = num_out[0] != kOutTile || num_out[1] != kOutTile;
+  if (edge) configure_tiles(num_out, x.cols);
+  dot_bf16(unit, x, ahead, sums);
+  if (edge) configure_tiles(kFullTiles, x.cols);
+}
+
+/// One unit for all (at most 16) rows.
+inline void run_unit_few(const LinearJob& job, const Unit& unit, const Unit& next,
+                         const Panels& x) {
+  StoredSums stored;
+  if (is_mixed(unit)) {
+    for (int t = 0; t < kUnitTiles; ++t) {
+      StoredSums alone;
+      dot_unit({{unit.tiles[t], {}}}, {}, x, alone);
+      std::copy_n(alone.values[0], kOutTile * x.cols, stored.values[t]);
+    }
+  } else {
+    dot_unit(unit, next, x, stored);
+  }
+  TileSums sums[kUnitTiles][kPanelRows];
+  for (int t = 0; t < kUnitTiles; ++t) transpose_sums(stored.values[t], x.cols, sums[t]);
+  finish_unit(job, unit, 0, job.x.num_rows, {sums[0], sums[1]});
+}
+
+}  // namespace
+}  // namespace sluice
