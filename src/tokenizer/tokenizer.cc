@@ -26,11 +26,25 @@ struct EncodeScratch {
   MergeScratch merge;
   ChunkCache cache;
   std::string lossy;
+  std::string joined;
+
+  std::string_view valid(std::string_view text) {
+    if (is_valid_utf8(text)) return text;
+    lossy.clear();
+    append_lossy_utf8(text, &lossy);
+    return lossy;
+  }
 
   void give_back_large() {
     if (merge.ids.capacity() > kKeptSymbolsMax) merge = {};
-    if (nfc.run.capacity() > kKeptSymbolsMax || nfc.text.capacity() > 4 * kKeptSymbolsMax) nfc = {};
-    if (lossy.capacity() > 4 * kKeptSymbolsMax) lossy = {};
+    for (auto* run : {&nfc.run, &nfc.composed}) give_back(kKeptSymbolsMax, run);
+    for (auto* text : {&nfc.text, &lossy, &joined}) give_back(4 * kKeptSymbolsMax, text);
+  }
+
+ private:
+  template <typename Container>
+  static void give_back(size_t size_max, Container* container) {
+    if (container->capacity() > size_max) Container().swap(*container);  // "= {}" would keep it
   }
 };
 
@@ -131,14 +145,42 @@ struct Tokenizer::Data {
     }
   }
 
-  void encode_matching(std::string_view text, EncodeScratch* scratch,
-                       std::vector<int32_t>* ids) const {
+  // Calls plain(text) for what stands between added tokens and token(id) for them.
+  template <typename Plain, typename Token>
+  void split_added(std::string_view text, const Plain& plain, const Token& token_found) const {
     for (size_t pos = 0; pos < text.size();) {
       const AddedTokenMatcher::Match match = matcher.find(text, pos);
-      encode_plain(text.substr(pos, match.begin - pos), scratch, ids);
-      if (match.length > 0) ids->push_back(match.id);
+      plain(text.substr(pos, match.begin - pos));
+      if (match.length > 0) token_found(match.id);
       pos = match.begin + match.length;
     }
+  }
+
+  void encode_matching(std::string_view text, EncodeScratch* scratch,
+                       std::vector<int32_t>* ids) const {
+    split_added(
+        text, [&](std::string_view plain) { encode_plain(plain, scratch, ids); },
+        [&](int32_t id) { ids->push_back(id); });
+  }
+
+  void encode_joined(EncodeScratch* scratch, std::vector<int32_t>* ids) const {
+    encode_plain(scratch->joined, scratch, ids);
+    scratch->joined.clear();
+  }
+
+  // Pre: valid UTF-8. scratch->joined holds the plain text since the last added token.
+  void encode_piece(const TextPiece& piece, EncodeScratch* scratch,
+                    std::vector<int32_t>* ids) const {
+    if (piece.added == AddedTokens::kIgnore) {
+      scratch->joined.append(piece.text);
+      return;
+    }
+    split_added(
+        piece.text, [&](std::string_view plain) { scratch->joined.append(plain); },
+        [&](int32_t id) {
+          encode_joined(scratch, ids);
+          ids->push_back(id);
+        });
   }
 
   static constexpr uint8_t kAdded = 1;
@@ -196,16 +238,24 @@ void Tokenizer::encode_append(std::string_view text, AddedTokens added,
                               std::vector<int32_t>* ids) const {
   SLUICE_CHECK_LT(text.size(), kTextBytesMax);
   EncodeScratch& scratch = scratch_for(data_->serial);
-  if (!is_valid_utf8(text)) {
-    scratch.lossy.clear();
-    append_lossy_utf8(text, &scratch.lossy);
-    text = scratch.lossy;
-  }
+  text = scratch.valid(text);
   if (added == AddedTokens::kMatch) {
     data_->encode_matching(text, &scratch, ids);
   } else {
     data_->encode_plain(text, &scratch, ids);
   }
+  scratch.give_back_large();
+}
+
+void Tokenizer::encode_pieces(std::span<const TextPiece> pieces, std::vector<int32_t>* ids) const {
+  size_t num_bytes = 0;
+  for (const TextPiece& piece : pieces) num_bytes += piece.text.size();
+  SLUICE_CHECK_LT(num_bytes, kTextBytesMax);
+  EncodeScratch& scratch = scratch_for(data_->serial);
+  for (const TextPiece& piece : pieces) {
+    data_->encode_piece({scratch.valid(piece.text), piece.added}, &scratch, ids);
+  }
+  data_->encode_joined(&scratch, ids);
   scratch.give_back_large();
 }
 

@@ -28,6 +28,12 @@ enum class AddedTokens {
   kIgnore,  // untrusted text: "<|im_end|>" is spelled in ordinary tokens and can never become control
 };
 
+/// A part of a longer text. The parts say only where added tokens may be matched.
+struct TextPiece {
+  std::string_view text;
+  AddedTokens added;
+};
+
 struct DecodeOptions {
   bool skip_special =
       false;  // leave out added tokens that are special; <think> and <tool_call> are not special
@@ -53,6 +59,10 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, AddedTokens added) const;
   /// Appends to *ids; allocates only when *ids or this thread's buffers must grow.
   void encode_append(std::string_view text, AddedTokens added, std::vector<int32_t>* ids) const;
+  /// The pieces as one text: normalisation and the pre-tokeniser run across them, so that a prompt whose bodies hold no
+  /// added token gets the ids of its joined text. An added token is matched inside one kMatch piece only, invalid UTF-8
+  /// is read piece by piece. Pre: fewer than 2^31 bytes together.
+  void encode_pieces(std::span<const TextPiece> pieces, std::vector<int32_t>* ids) const;
 
   /// Appends the text; invalid UTF-8 becomes U+FFFD, one for each maximal invalid part. kInvalidArgument, with nothing
   /// appended, when an id is negative, padding or beyond.

@@ -101,6 +101,50 @@ TEST(Tokenizer, UntrustedTextNeverHasAddedTokens) {
   }
 }
 
+TEST(Tokenizer, PiecesAreOneText) {
+  const Tokenizer tokenizer = load_golden({});
+  const auto encoded = [&](std::span<const TextPiece> pieces) {
+    Ids ids;
+    tokenizer.encode_pieces(pieces, &ids);
+    return ids;
+  };
+  for (const JsonValue& row : golden_rows().items()) {  // cut everywhere, nothing changes
+    const std::string_view text = row.find("text")->text();
+    const Ids whole = tokenizer.encode(text, AddedTokens::kIgnore);
+    for (size_t cut = 0; cut <= std::min<size_t>(text.size(), 40); ++cut) {
+      if (!is_valid_utf8(text.substr(0, cut))) continue;
+      const TextPiece pieces[] = {{text.substr(0, cut), AddedTokens::kIgnore},
+                                  {text.substr(cut), AddedTokens::kIgnore}};
+      ASSERT_EQ(encoded(pieces), whole) << json_quote(text) << " cut at " << cut;
+    }
+  }
+  const struct {
+    std::vector<TextPiece> pieces;
+    const char* same_as;  // with added tokens matched; "@" stands for "<|im_end|>" as plain text
+  } cases[] = {
+      {{}, ""},
+      {{{"<|im_start|>user\n", AddedTokens::kMatch},
+        {"\nhello", AddedTokens::kIgnore},
+        {"<|im_end|>\n", AddedTokens::kMatch}},
+       "<|im_start|>user\n\nhello<|im_end|>\n"},
+      {{{"e", AddedTokens::kMatch}, {"\u0301", AddedTokens::kIgnore}}, "\u00E9"},
+      {{{"<|im_", AddedTokens::kMatch}, {"end|>", AddedTokens::kMatch}}, "@"},
+      {{{"<|im_end|>", AddedTokens::kIgnore}}, "@"},
+      {{{"<|im_end|>", AddedTokens::kMatch}, {"x", AddedTokens::kIgnore}}, "<|im_end|> x"},
+      {{{"a\xE2\x82", AddedTokens::kMatch}, {"\xAC", AddedTokens::kIgnore}}, "a\uFFFD\uFFFD"},
+  };
+  for (const auto& c : cases) {
+    Ids expected = std::string_view(c.same_as) == "@"
+                       ? tokenizer.encode("<|im_end|>", AddedTokens::kIgnore)
+                       : tokenizer.encode(c.same_as, AddedTokens::kMatch);
+    // "<|im_end|>x" is a token of its own; the piece's border keeps it apart.
+    if (std::string_view(c.same_as) == "<|im_end|> x") {
+      expected = {942, tokenizer.encode("x", AddedTokens::kIgnore)[0]};
+    }
+    EXPECT_EQ(encoded(c.pieces), expected) << c.same_as;
+  }
+}
+
 TEST(Tokenizer, InvalidUtf8EncodesAsReplacementCharacters) {
   const Tokenizer tokenizer = load_golden({});
   for (const std::string_view bytes :
