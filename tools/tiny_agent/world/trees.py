@@ -1,16 +1,22 @@
 """Simulated directory trees: invented ones, and cuts from real trees when a corpus file is given."""
 import gzip
 import json
+import zlib
 
 from . import names as n
 from . import texts
 
 _corpus = []
+REAL_WEIGHT = {"/usr/share/doc": 6, "/etc": 3, "/usr/lib/python3.11": 2, "/usr/include": 2}
+HELD_OUT = 12  # one top directory in so many is kept for the held-out sessions
 
 
-def load_corpus(path):
+def load_corpus(path, held_out=False):
+    """Loads the real trees: the training part, or the top directories kept from it."""
     with gzip.open(path) as z:
         _corpus[:] = json.load(z)
+    for tree in _corpus:
+        tree["files"] = {p: t for p, t in tree["files"].items() if (zlib.crc32(p.split("/")[0].encode()) % HELD_OUT == 0) == held_out}
 
 
 class World:
@@ -117,7 +123,7 @@ def real(r):
     """A cut from a real tree: some of its top directories, or one of its directories as the root."""
     if not _corpus:
         return r.choice([repo, etc, doc])(r)
-    tree = r.choices(_corpus, [6, 3, 2, 2, 1, 0.6, 0.4, 0.4][: len(_corpus)])[0]
+    tree = r.choices(_corpus, [REAL_WEIGHT.get(t["root"], 1) if len(t["files"]) > 3 else 0 for t in _corpus])[0]
     files, root = tree["files"], tree["root"]
     tops = sorted({p.split("/")[0] for p in files})
     if r.random() < 0.35:

@@ -1,0 +1,177 @@
+"""Trains the embedded model. One GPU, about a quarter of an hour.
+
+Usage: train.py --corpus CORPUS.json.gz --work DIR --out CHECKPOINT.pt [--steps N --long-steps M ...]
+
+Two lengths: rows of 2,048 tokens, then rows of 8,192. The last part of the run (--quant-from) computes with the weights as the checkpoint will
+store them (e4m3 blocks, bf16 elsewhere) while the optimiser keeps fp32 masters: straight-through fake quantisation.
+The number of steps is fixed, not the time, so a run can be repeated.
+"""
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import queue
+import threading
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import chat
+import data
+import model as net
+import reference
+import tokenizer
+
+TOKENS = 24 * 2048  # a step
+
+
+def parse():
+    p = argparse.ArgumentParser()
+    p.add_argument("--corpus", required=True)
+    p.add_argument("--work", required=True)
+    p.add_argument("--out", required=True)
+    p.add_argument("--steps", type=int, default=3400, help="steps of 2,048-token rows")
+    p.add_argument("--long-steps", type=int, default=800, help="steps of 8,192-token rows")
+    p.add_argument("--quant-from", type=float, default=0.6, help="fraction of the run after which fake quantisation begins")
+    p.add_argument("--lr", type=float, default=2e-3)
+    p.add_argument("--workers", type=int, default=14)
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--attention", default="flash")
+    p.add_argument("--init", help="an exported model to go on from")
+    p.add_argument("--first-shard", type=int, default=0, help="where a run that goes on takes up the data")
+    p.add_argument("--no-compile", action="store_true")
+    p.add_argument("--deadline", type=float, default=1e9, help="seconds by which the run has to end: the schedule then follows the clock where that is ahead of the steps")
+    return p.parse_args()
+
+
+def feeder(args, end_id, digest, out):
+    """Prepares batches in a thread: pinned host tensors, so that a step never waits for Python."""
+    for length, steps, depth in ((2048, args.steps, 2), (8192, args.long_steps, 3)):
+        rows, count = data.stream(args.work, length, digest, args.first_shard), TOKENS // length
+        for _ in range(steps):
+            ids, age, cum, tgt = data.batch(np.stack([next(rows) for _ in range(count)]), end_id, depth)
+            pin = lambda a: torch.from_numpy(np.ascontiguousarray(a)).pin_memory()
+            out.put((pin(ids), pin(age.astype(np.int32)), pin(cum), length, [pin(t) for t in tgt]))
+    out.put(None)
+
+
+def losses(m, rows, tgt):
+    """Cross-entropy of the main head and of each draft on the assistant's tokens; accuracies; agreement of the first draft with the main head."""
+    flat, hidden = rows.ids.flatten(), m.trunk(rows)
+    hs = [hidden] + m.drafts(hidden, rows, len(tgt) - 1)
+    loss, acc, top = [], [], None
+    for j, (h, t) in enumerate(zip(hs, tgt)):
+        logits = m.lm_head(h.flatten(0, 1)[t - 1 - j])
+        loss.append(F.cross_entropy(logits.float(), flat[t]))
+        best = logits.argmax(-1)
+        acc.append((best == flat[t]).float().mean())
+        if j == 0:
+            top = torch.full_like(flat, -1).index_copy_(0, t, best)
+        elif j == 1:
+            agree = (best == top[t]).float().mean()
+    return loss, acc, agree
+
+
+class AsStored:
+    """While open, the parameters hold what the checkpoint will hold; the masters come back on exit."""
+
+    def __init__(self, m):
+        lin = net.linears(m)
+        self.fp8, names = list(lin.values()), set(lin)
+        self.rest = [p for n, p in m.named_parameters() if n not in names]
+        self.all = self.fp8 + self.rest
+        self.master = [torch.empty_like(p) for p in self.all]
+
+    @torch.no_grad()
+    def __enter__(self):
+        torch._foreach_copy_(self.master, [p.data for p in self.all])
+        for p in self.fp8:
+            p.data.copy_(net.dequantise(*net.quantise(p.data)))
+        torch._foreach_copy_([p.data for p in self.rest], [p.data.bfloat16() for p in self.rest])
+
+    @torch.no_grad()
+    def __exit__(self, *_):
+        torch._foreach_copy_([p.data for p in self.all], self.master)
+
+
+def optimiser(m, lr):
+    decay = [p for p in m.parameters() if p.dim() >= 2]
+    rest = [p for p in m.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=lr, betas=(0.9, 0.95), fused=True)
+
+
+def rate(args, done):
+    """Cosine to 2 % of the peak; `done` in [0, 1]."""
+    return args.lr * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+def main():
+    args, t0 = parse(), time.time()
+    os.makedirs(args.work, exist_ok=True)
+    total = args.steps + args.long_steps
+    first = args.first_shard
+    plan = [(2048, first + i) for i in range(args.steps // 7 + 2)]
+    plan[len(plan) // 2: len(plan) // 2] = [(8192, first + i) for i in range(args.long_steps // 12 + 2)]
+    pool = [multiprocessing.Process(target=data.worker, args=(k, args.workers, args.work, args.corpus, plan), daemon=True) for k in range(args.workers)]
+    for p in pool:
+        p.start()
+
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    net.attend_name = args.attention
+    tok = tokenizer.load(chat.MODEL_DIR)
+    end_id, digest = tok.token_to_id("<|endoftext|>"), data.new_digest()
+    batches = queue.Queue(16)
+    threading.Thread(target=feeder, args=(args, end_id, digest, batches), daemon=True).start()
+    m = net.TinyAgent(net.Shape(), args.seed)
+    if args.init:
+        m.load_state_dict({k: v.float() for k, v in reference.load_state(args.init).items()})
+    m.cuda()
+    print("parameters", {k: sum(p.numel() for p in x.parameters()) for k, x in (("model", m.model), ("lm_head", m.lm_head), ("mtp", m.mtp))}, flush=True)
+    if not args.no_compile:
+        for layer in [*m.model.language_model.layers, *m.mtp.layers]:
+            layer.compile(dynamic=False)
+    opt, stored = optimiser(m, args.lr), AsStored(m)
+    seen = learned = step = 0
+    waited, t1 = 0.0, time.time()
+    while (w := time.time(), b := batches.get())[1] is not None:
+        waited += time.time() - w if step else 0
+        ids, age, cum, length, tgt = b
+        done = max(step / total, (time.time() - t0) / args.deadline)
+        if done >= 1:
+            break
+        lr = rate(args, done) * min(1.0, (step + 1) / 150)
+        for g in opt.param_groups:
+            g["lr"] = lr
+        rows = net.Rows(ids.cuda(non_blocking=True), age.cuda(non_blocking=True), cum.cuda(non_blocking=True), length)
+        tgt = [t.cuda(non_blocking=True) for t in tgt]
+        quant = done >= args.quant_from
+        if quant:
+            stored.__enter__()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss, acc, agree = losses(m, rows, tgt)
+        (loss[0] + sum(x * y for x, y in zip((0.3, 0.15, 0.1), loss[1:]))).backward()
+        if quant:
+            stored.__exit__()
+        norm = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        step, seen, learned = step + 1, seen + rows.ids.numel(), learned + len(tgt[0])
+        if step % 100 == 0 or step in (1, 5, 20, 50):
+            print(f"step {step} rows {length} quant {int(quant)} lr {lr:.2e} loss {' '.join(f'{x.item():.4f}' for x in loss)} acc {' '.join(f'{x.item():.4f}' for x in acc)} agree {agree.item():.4f} norm {norm.item():.2f} "
+                  f"{seen / (time.time() - t1) / 1e3:.0f}k tok/s wait {waited:.0f}s t {time.time() - t0:.0f}s", flush=True)
+    pathlib.Path(args.work, "STOP").touch()
+    torch.cuda.synchronize()
+    facts = {"steps": step, "tokens": seen, "learned_tokens": learned, "seconds": round(time.time() - t1), "data_sha256": digest.hexdigest(), "seed": args.seed, "lr": args.lr, "quant_from": args.quant_from, "init": args.init, "first_shard": args.first_shard,
+             "steps_2048": args.steps, "steps_8192": args.long_steps, "torch": str(torch.__version__), "gpu": torch.cuda.get_device_name(), "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1)}
+    torch.save({"state": {k: v.cpu() for k, v in m.state_dict().items()}, "facts": facts}, args.out)
+    print("done", json.dumps(facts), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
