@@ -8,11 +8,16 @@
 namespace sluice {
 namespace {
 
+/// Decay slow enough for a row to remember all rows before it: a wrong cut cannot be forgotten.
+OpCase slow_decay_case(const GdnRun& run) {
+  return gdn_case({.k_heads = 1, .v_heads = 2, .runs = {run}, .g_high = 0.02}, GdnForm::kChunk);
+}
+
 constexpr GdnRun kLong{.position = 64, .rows = 300, .checkpoint = true};
 
 /// At any multiple of 64, in any number of calls, the same rows, state and checkpoint.
 TEST(gdn_chunk, MayBeCutAtAnyMultipleOfTheChunk) {
-  const OpCase c = gdn_case({.k_heads = 1, .v_heads = 2, .runs = {kLong}}, GdnForm::kChunk);
+  const OpCase c = slow_decay_case(kLong);
   for (const OpTable* backend : with_ref(&OpTable::gdn_chunk)) {
     const World whole = run_case(c, *backend);
     for (int32_t cut = kGdnChunk; cut < kLong.rows; cut += kGdnChunk) {
@@ -37,7 +42,7 @@ bool same_rows(const World& a, const World& b, int64_t num_rows) {
 }
 
 TEST(gdn_chunk, ARaggedEndGivesItsRowsTheSameBits) {
-  const OpCase c = gdn_case({.k_heads = 1, .v_heads = 2, .runs = {{0, 192}}}, GdnForm::kChunk);
+  const OpCase c = slow_decay_case({0, 192});
   for (const OpTable* backend : with_ref(&OpTable::gdn_chunk)) {
     const World whole = run_case(c, *backend);
     for (const int32_t rows : {1, 2, 15, 16, 17, 31, 33, 63, 65, 79, 80, 100, 127, 129}) {
@@ -49,8 +54,7 @@ TEST(gdn_chunk, ARaggedEndGivesItsRowsTheSameBits) {
 
 /// An append the engine's way: the checkpoint is restored and the ragged rows run again.
 TEST(gdn_chunk, ContinuesFromItsCheckpoint) {
-  const OpCase c =
-      gdn_case({.k_heads = 1, .v_heads = 2, .runs = {{0, 150, true}}}, GdnForm::kChunk);
+  const OpCase c = slow_decay_case({0, 150, true});
   for (const OpTable* backend : with_ref(&OpTable::gdn_chunk)) {
     const World whole = run_case(c, *backend);
     OpCase again = c;
@@ -95,7 +99,7 @@ TEST(gdn_chunk, TheCutCheckRejectsAnotherGrid) {
       if (run.num_rows > 0) backend->gdn_chunk(part, context);
     }
   };
-  const OpCase c = gdn_case({.k_heads = 1, .v_heads = 1, .runs = {{0, 128}}}, GdnForm::kChunk);
+  const OpCase c = slow_decay_case({0, 128});
   EXPECT_TRUE(check_row_identity(c, wrong));
 }
 

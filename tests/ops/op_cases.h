@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct OpCase {
   Call call = {};
   /// False for gdn_chunk, whose rows may be cut at multiples of kGdnChunk only.
   bool cuts_anywhere = true;
+  /// The arbiter's result, made when first asked for: it is slow, and several checks need it.
+  std::shared_ptr<World> expected = std::make_shared<World>();
 };
 
 /// The rows a call covers: views are cut to them and runs moved to start at row 0.
@@ -81,6 +84,8 @@ Failure check_untouched(const OpCase& c, const OpTable& table);
 
 using Check = Failure (*)(const OpCase&, const OpTable&);
 using CaseTable = void (*)(std::vector<OpCase>& cases);
+/// The table's cases, built once a program.
+const std::vector<OpCase>& cases_of(CaseTable table);
 /// Runs `check` over a table on `backends`, and fails the running test with op, backend and case.
 void expect_all(CaseTable table, Check check, const std::vector<const OpTable*>& backends);
 /// True when some case of the table rejects `wrong`.
