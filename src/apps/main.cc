@@ -7,7 +7,9 @@
 
 #include "apps/agent_command.h"
 #include "apps/eval.h"
+#include "apps/info.h"
 #include "apps/run_prompt.h"
+#include "apps/synth.h"
 #include "apps/tokenize.h"
 
 namespace sluice {
@@ -23,6 +25,8 @@ struct Commands {
   RunPromptOptions run;
   TokenizeOptions tokenize;
   EvalOptions eval;
+  InfoOptions info;
+  SynthOptions synth;
 };
 
 using Main = std::function<int()>;
@@ -179,6 +183,40 @@ void add_eval(CLI::App* app, EvalOptions* options, Main* main) {
   command->callback([=] { *main = [=] { return run_eval(*options); }; });
 }
 
+void add_info(CLI::App* app, InfoOptions* options, Main* main) {
+  CLI::App* command =
+      app->add_subcommand("info", "What a model is, what it weighs and its decode floor");
+  auto* model = command->add_option("--model", options->model_dir,
+                                    "Folder of a checkpoint (default: the embedded model)");
+  command
+      ->add_option("--size", options->size, "A published size instead, such as 27B; needs no file")
+      ->excludes(model);
+  command->add_option("--format", options->format, "With --size: bf16 or fp8")
+      ->capture_default_str();
+  command->add_option("--bandwidth", options->bandwidth_gbs,
+                      "Memory bandwidth in GB/s, for the floor of one decode step");
+  command->add_flag("--verify", options->verify_values,
+                    "Read every weight; refuse NaN and infinity");
+  command->footer(
+      "Examples:\n  sluice info\n  sluice info --size 27B --format fp8 --bandwidth 4700");
+  command->callback([=] { *main = [=] { return run_info(*options); }; });
+}
+
+void add_synth(CLI::App* app, SynthOptions* options, Main* main) {
+  CLI::App* command =
+      app->add_subcommand("synth", "Write a checkpoint of a published size with random weights");
+  command->add_option("dir", options->dir, "Folder to write")->required();
+  command->add_option("--size", options->size, "tiny, 0.8B, 2B, 4B, 9B or 27B")
+      ->capture_default_str();
+  command->add_option("--format", options->format, "bf16 or fp8")->capture_default_str();
+  command->add_option("--seed", options->seed)->capture_default_str();
+  command->add_flag("--force", options->force, "Replace a checkpoint that is there");
+  command->add_option("--threads", options->num_threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(1, kThreadsMax));
+  command->footer("Example:\n  sluice synth --size 0.8B --format bf16 DIR");
+  command->callback([=] { *main = [=] { return run_synth(*options); }; });
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"sluice: an inference engine for the Qwen3.5, 3.6 and 3.8 dense hybrids", "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
@@ -193,6 +231,8 @@ int parse_and_run(int argc, char** argv) {
   add_run(&app, &commands.run, &main);
   add_tokenize(&app, &commands.tokenize, &main);
   add_eval(&app, &commands.eval, &main);
+  add_info(&app, &commands.info, &main);
+  add_synth(&app, &commands.synth, &main);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
