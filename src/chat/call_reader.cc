@@ -40,10 +40,11 @@ bool is_cut_structure(Scanner scan) {
   return scan.literal(kParameterOpen) == Match::kYes && scan.is_cut_name();
 }
 
-/// What may stand behind the function's name.
-Match follows_header(Scanner scan) {
+/// What may stand behind the function's name. A bare header at the end of the text is more likely
+/// prose.
+Match follows_header(Scanner scan, bool is_bare) {
   if (scan.gap() == Match::kMore) return Match::kMore;
-  if (is_cut_structure(scan)) return Match::kYes;
+  if (!is_bare && is_cut_structure(scan)) return Match::kYes;
   return any_of({parameter_open(scan), Scanner(scan).literal(kFunctionClose),
                  Scanner(scan).literal(kCallClose)});
 }
@@ -67,7 +68,8 @@ CallHeader match_call_header(const PieceBuffer& in, size_t pos, const std::vecto
   header.is_control = kind == PieceKind::kControl;
   header.match = header_start(scan, is_bare);
   if (header.match != Match::kYes) return header;
-  // Text is handed on as soon as no declared name fits; behind a real tag the name is wanted whole, to report it.
+  // Text is handed on as soon as no declared name fits; behind a real tag the name is wanted whole,
+  // to report it.
   const bool is_eager = is_bare || kind == PieceKind::kOrdinary;
   if (is_eager && !is_prefix_of_any(scan.partial_name(), tools)) {
     header.match = Match::kNo;
@@ -77,7 +79,7 @@ CallHeader match_call_header(const PieceBuffer& in, size_t pos, const std::vecto
   header.match = scan.name(&name);
   if (header.match != Match::kYes) return header;
   header.num_bytes = scan.pos() - pos;
-  header.match = follows_header(scan);
+  header.match = follows_header(scan, is_bare);
   if (header.match != Match::kYes) return header;
   header.tool = find_tool(name, tools);
   if (header.tool != nullptr) return header;
@@ -182,10 +184,12 @@ bool CallReader::step_value(PieceBuffer& in) {
   }
   const bool is_newline = text.front() == '\n';  // the closer's own newline, if one follows
   const Closing closing = closing_at(in, is_newline ? 1 : 0, is_newline || is_empty_value_);
-  if (closing.match == Match::kMore) return false;
+  const Match function = Scanner(in, 0).literal(kFunctionOpen);
+  if (closing.match == Match::kMore || function == Match::kMore) return false;
   if (closing.match == Match::kYes) {
     apply(closing, in);
   } else {
+    holds_function_ |= function == Match::kYes;
     add_value(text.substr(0, 1));
     in.consume(1);
   }
@@ -246,6 +250,7 @@ CallReader::Closing CallReader::call_close(const PieceBuffer& in, size_t pos) co
 }
 
 CallReader::Closing CallReader::next_parameter(const PieceBuffer& in, size_t pos) const {
+  if (holds_function_) return {};
   Scanner scan(in, pos);
   if (const Match tag = scan.literal(kParameterOpen); tag != Match::kYes) return {tag};
   std::string_view name;
@@ -316,6 +321,7 @@ void CallReader::start_value(std::string_view key) {
   types_ = value_types(tool_->parameters(), key);
   value_.clear();
   is_empty_value_ = true;
+  holds_function_ = false;
   is_streaming_ = false;
   if (!is_repeated_ && types_.only(ValueTypes::kString)) stream_value();
 }

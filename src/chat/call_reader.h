@@ -16,8 +16,8 @@ struct CallHeader {
   bool is_control = false;         // opened by the added token
 };
 
-/// A call's header at `pos`: "<tool_call>", white space, "<function=NAME>" (`is_bare`: the latter alone), with NAME one of
-/// `tools`, then a parameter, the function's end, or the end of the text.
+/// A call's header at `pos`: "<tool_call>", white space, "<function=NAME>" (`is_bare`: the latter
+/// alone), with NAME one of `tools`, then a parameter, the function's end, or the end of the text.
 CallHeader match_call_header(const PieceBuffer& in, size_t pos, const std::vector<ToolSpec>& tools,
                              bool is_bare);
 
@@ -27,7 +27,8 @@ class CallReader {
   CallReader(const CallHeader& header, size_t call_idx);
 
   void begin(std::vector<ChatEvent>* events);
-  /// Reads what can be decided; true when the call is over. After the end of the text it is over always.
+  /// Reads what can be decided; true when the call is over. After the end of the text it is over
+  /// always.
   bool read(PieceBuffer& in, std::vector<ChatEvent>* events);
 
  private:
@@ -76,6 +77,7 @@ class CallReader {
   bool is_streaming_ = false;  // a string whose text goes out as it comes
   bool is_repeated_ = false;   // a key given before: the first value stands
   bool is_empty_value_ = true;
+  bool holds_function_ = false;  // the value quotes a call: a parameter's opener in it is data
   bool has_members_ = false;
 };
 

@@ -50,7 +50,8 @@ Status order_run(std::vector<ChatMessage>& messages, size_t first, size_t last) 
   return Status();
 }
 
-/// A result that is not right behind its call keeps its place; its id must still belong to a call before it.
+/// A result that is not right behind its call keeps its place; its id must still belong to a call
+/// before it.
 Status check_detached(const std::vector<ChatMessage>& messages, size_t idx) {
   for (size_t i = idx; i-- > 0;) {
     if (has_call_id(messages[i], messages[idx].tool_call_id)) return Status();

@@ -143,7 +143,8 @@ Result<Role> role_from_json(const JsonValue& message, const std::string& where) 
   return invalid_argument("{}.role is '{}'; expected system, user, assistant or tool", where, name);
 }
 
-/// "reasoning" is vLLM's newer name for the same field. A value that is no string counts as unset, as in the templates.
+/// "reasoning" is vLLM's newer name for the same field. A value that is no string counts as unset,
+/// as in the templates.
 std::optional<std::string> reasoning_from_json(const JsonValue& message) {
   for (const char* key : {"reasoning_content", "reasoning"}) {
     const JsonValue* value = message.find(key);

@@ -11,7 +11,8 @@
 namespace sluice::chat {
 namespace {
 
-// White space is held back, because a tag may follow that it belongs to. Of a longer run the older part is handed on.
+// White space is held back, because a tag may follow that it belongs to. Of a longer run the older
+// part is handed on.
 constexpr size_t kMaxHeldSpaceBytes = 64;
 constexpr size_t kMaxUndeclaredNames = 16;
 // The arguments add one level to the deepest value that was parsed.
@@ -216,7 +217,8 @@ Match ChatParser::Machine::content_tag(size_t* num_bytes) {
   const Scanner scan(in_, 0);
   const PieceKind kind = scan.kind();
   const bool is_real = kind == PieceKind::kControl;
-  // Text that spells a think tag counts only before the answer's first word, and only if it may be the real one.
+  // Text that spells a think tag counts only before the answer's first word, and only if it may be
+  // the real one.
   const bool may_think =
       is_real || (kind == PieceKind::kUnknown && !content_.is_begun() && !content_.touches_call());
   const Match open = may_think ? Scanner(scan).literal(kThinkOpen) : Match::kNo;
@@ -229,7 +231,8 @@ Match ChatParser::Machine::content_tag(size_t* num_bytes) {
   CallHeader header;
   if (is_real || !quotes_.is_quoted()) {
     header = match_call_header(in_, 0, tools_, false);
-    if (header.match == Match::kNo && header.undeclared.empty() && quotes_.at_line_start()) {
+    if (header.match == Match::kNo && header.undeclared.empty() && quotes_.at_line_start() &&
+        !quotes_.follows(kCallOpen)) {
       header = match_call_header(in_, 0, tools_, true);
     }
   }

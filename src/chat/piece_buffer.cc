@@ -12,7 +12,8 @@ struct Utf8Step {
   enum { kValid, kInvalid, kUnfinished } verdict;
 };
 
-/// The range of the second byte narrows after some lead bytes (overlong forms, surrogates, above U+10FFFF).
+/// The range of the second byte narrows after some lead bytes (overlong forms, surrogates, above
+/// U+10FFFF).
 bool is_second_byte(unsigned char lead, unsigned char byte) {
   if (lead == 0xe0) return byte >= 0xa0 && byte <= 0xbf;
   if (lead == 0xed) return byte >= 0x80 && byte <= 0x9f;

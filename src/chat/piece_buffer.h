@@ -8,8 +8,9 @@
 
 namespace sluice::chat {
 
-/// Valid UTF-8 whatever is pushed: each maximal invalid subpart becomes U+FFFD, as in Python's "replace"; a character cut by a
-/// push waits for its rest. So what is read depends on the bytes, not on the cuts.
+/// Valid UTF-8 whatever is pushed: each maximal invalid subpart becomes U+FFFD, as in Python's
+/// "replace"; a character cut by a push waits for its rest. So what is read depends on the bytes,
+/// not on the cuts.
 class PieceBuffer {
  public:
   void push(std::string_view text, PieceKind kind);

@@ -1,6 +1,13 @@
 #include "chat/quote_tracker.h"
 
+#include "chat/text.h"
+
 namespace sluice::chat {
+namespace {
+
+constexpr size_t kTailBytes = 64;  // half of it holds the longest tag
+
+}  // namespace
 
 void QuoteTracker::feed(std::string_view text) {
   for (const char c : text) feed(c);
@@ -8,6 +15,10 @@ void QuoteTracker::feed(std::string_view text) {
 
 void QuoteTracker::feed(char c) {
   last_ = c;
+  if (!is_ascii_space(c)) {
+    if (tail_.size() == kTailBytes) tail_.erase(0, kTailBytes / 2);
+    tail_.push_back(c);
+  }
   if (c == '\n') {
     line_is_blank_ = true;
     line_is_fence_ = false;

@@ -123,7 +123,8 @@ class Renderer {
       : template_(chat_template), messages_(messages), tools_(tools), options_(options) {}
 
   Status check() const;
-  /// Index of the last user message of the first `num_messages` that is not a tool response; -1: none.
+  /// Index of the last user message of the first `num_messages` that is not a tool response; -1:
+  /// none.
   int64_t last_query(size_t num_messages) const;
   bool keeps_thought(size_t idx, const RenderOptions& options, int64_t query) const;
 

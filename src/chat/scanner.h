@@ -1,6 +1,7 @@
 #pragma once
-// Looks ahead in the undecided text for the tags of the call syntax. An answer, once given, stays true however the text goes on;
-// kMore means that it does not follow yet. That is what makes parsing independent of the cuts.
+// Looks ahead in the undecided text for the tags of the call syntax. An answer, once given, stays
+// true however the text goes on; kMore means that it does not follow yet. That is what makes
+// parsing independent of the cuts.
 
 #include <initializer_list>
 
@@ -38,7 +39,8 @@ class Scanner {
   Match literal(std::string_view tag);
   /// Up to kMaxGapBytes of white space, none included; never kNo.
   Match gap();
-  /// A name and the '>' behind it; spaces around the name are dropped. kNo: a newline, '<', no name, or too long.
+  /// A name and the '>' behind it; spaces around the name are dropped. kNo: a newline, '<', no
+  /// name, or too long.
   Match name(std::string_view* name);
   /// What name() would read so far, without spaces around it.
   std::string_view partial_name() const;

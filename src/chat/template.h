@@ -1,5 +1,6 @@
 #pragma once
-// The chat templates we know, as data. A checkpoint's template file is recognised by its exact bytes; there is no Jinja.
+// The chat templates we know, as data. A checkpoint's template file is recognised by its exact
+// bytes; there is no Jinja.
 
 #include <span>
 #include <string_view>
@@ -27,8 +28,8 @@ struct ChatTemplate {
   std::string_view xxh3_128;  // of the template text, 32 hex digits
   KeepThinking keep_thinking;
   ValueSpelling value_spelling;
-  bool
-      finds_thought_in_content;  // content "<think>..</think>text" is split when reasoning_content is unset
+  /// Content "<think>..</think>text" is split when reasoning_content is unset.
+  bool finds_thought_in_content;
   bool thinks_by_default;             // enable_thinking unset
   bool has_reasoning_effort;          // effort text in the system block
   bool renders_empty_system;          // an empty system message still makes a system turn
@@ -37,7 +38,8 @@ struct ChatTemplate {
 
 std::span<const ChatTemplate> known_templates();
 
-/// The traits of a checkpoint's template, from the exact bytes of its file. kUnsupported lists what is known.
+/// The traits of a checkpoint's template, from the exact bytes of its file. kUnsupported lists what
+/// is known.
 Result<const ChatTemplate*> find_template(std::string_view template_text);
 /// By `name`, for tools and tests.
 Result<const ChatTemplate*> find_template_by_name(std::string_view name);

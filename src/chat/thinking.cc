@@ -3,7 +3,8 @@
 namespace sluice::chat {
 namespace {
 
-// Longest thought where the template has no words for an effort (estimated: what low and medium take on Qwen3.8).
+// Longest thought where the template has no words for an effort (estimated: what low and medium
+// take on Qwen3.8).
 constexpr int64_t kLowBudgetTokens = 2'048;
 constexpr int64_t kMediumBudgetTokens = 8'192;
 

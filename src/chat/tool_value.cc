@@ -57,7 +57,8 @@ unsigned types_of_words(const JsonValue& type) {
   return mask;
 }
 
-/// "#/$defs/Name"; nullptr when it leads nowhere. Escapes in pointers (~0, ~1) do not occur in names that matter.
+/// "#/$defs/Name"; nullptr when it leads nowhere. Escapes in pointers (~0, ~1) do not occur in
+/// names that matter.
 const JsonValue* resolve_ref(std::string_view ref, const JsonValue& root) {
   if (!ref.starts_with("#/")) return nullptr;
   const JsonValue* at = &root;
@@ -108,7 +109,8 @@ unsigned schema_types(const JsonValue& schema, const JsonValue& root, int depth)
   return mask != 0 && is_nullable ? mask | ValueTypes::kNull : mask;
 }
 
-/// "140.0" is 140, digit for digit at any length; with an exponent only what a double holds exactly.
+/// "140.0" is 140, digit for digit at any length; with an exponent only what a double holds
+/// exactly.
 std::optional<JsonValue> integral(const JsonValue& number) {
   const std::string& text = number.text();
   if (number.is_integer()) return number;
@@ -156,7 +158,8 @@ std::optional<JsonValue> container_value(std::string_view text, ValueTypes types
   return std::nullopt;
 }
 
-/// Beside string, a scalar must be spelled as a renderer would spell it: "02134" and "1e5" are strings.
+/// Beside string, a scalar must be spelled as a renderer would spell it: "02134" and "1e5" are
+/// strings.
 bool is_canonical(std::string_view text, const JsonValue& value) {
   if (value.is_object() || value.is_array()) return true;
   if (value.is_null() || value.is_bool()) return true;

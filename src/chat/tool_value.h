@@ -30,18 +30,20 @@ class ValueTypes {
   unsigned mask_ = 0;
 };
 
-/// Reads type (one or a list), enum, const, anyOf, oneOf, allOf, nullable, properties, items and local "#/..." $refs of
-/// parameter `key` in the arguments' schema `parameters` (nullptr: no schema). A parameter of which nothing is known is a
-/// string: typing without a schema rewrites strings ("02134", "true").
+/// Reads type (one or a list), enum, const, anyOf, oneOf, allOf, nullable, properties, items and
+/// local "#/..." $refs of parameter `key` in the arguments' schema `parameters` (nullptr: no
+/// schema). A parameter of which nothing is known is a string: typing without a schema rewrites
+/// strings ("02134", "true").
 ValueTypes value_types(const JsonValue* parameters, std::string_view key);
 
-/// `text` as one of `types`. Strings stay raw. Otherwise JSON is tried, then Python's literals (True, None, 'x'). An integral
-/// float is an integer; integers of any size keep their digits. Beside string, other types win only in their
-/// canonical spelling. What fits no type stays the raw string: the tool gets to say what is wrong.
+/// `text` as one of `types`. Strings stay raw. Otherwise JSON is tried, then Python's literals
+/// (True, None, 'x'). An integral float is an integer; integers of any size keep their digits.
+/// Beside string, other types win only in their canonical spelling. What fits no type stays the raw
+/// string: the tool gets to say what is wrong.
 JsonValue typed_value(std::string_view text, ValueTypes types);
 
-/// A Python literal of dicts, lists, tuples (as arrays), strings, numbers, True, False, None and JSON's words; nothing is evaluated.
-/// Linear time; refuses nesting over 64 levels.
+/// A Python literal of dicts, lists, tuples (as arrays), strings, numbers, True, False, None and
+/// JSON's words; nothing is evaluated. Linear time; refuses nesting over 64 levels.
 Result<JsonValue> parse_python_literal(std::string_view text);
 
 }  // namespace sluice::chat

@@ -1,10 +1,10 @@
-// Renders conversations for tests/python/chat_diff.py: a JSON object a line in ({"template", "messages", "tools",
-// "options"}), a JSON object a line out ({"text"} or {"error"}).
+// Renders conversations for tests/python/chat_diff.py: a JSON object a line in ({"template",
+// "messages", "tools", "options"}), a JSON object a line out ({"text"} or {"error"}).
 
 #include <iostream>
 #include <string>
 
-#include "unit/chat/render_case.h"
+#include "tests/unit/chat/render_case.h"
 
 namespace sluice::chat {
 namespace {

@@ -1,4 +1,4 @@
-#include "unit/chat/corpus.h"
+#include "tests/unit/chat/corpus.h"
 
 #include "chat/openai.h"
 #include "chat/scanner.h"

@@ -9,8 +9,9 @@
 
 namespace sluice::chat {
 
-/// read_file(path: string, start_line: integer), write_file(path, content: strings), search(pattern, path?, options: object,
-/// tags: array, deep: boolean, ratio: number), list_dir() without parameters.
+/// read_file(path: string, start_line: integer), write_file(path, content: strings),
+/// search(pattern, path?, options: object, tags: array, deep: boolean, ratio: number), list_dir()
+/// without parameters.
 const std::vector<ToolSpec>& corpus_tools();
 
 const ChatTemplate& template_named(std::string_view name);
@@ -19,11 +20,12 @@ const ChatTemplate& template_named(std::string_view name);
 std::string emitted_text(const ChatTemplate& chat_template, const ChatMessage& assistant,
                          bool enable_thinking);
 
-/// A well-formed turn: reasoning (when it thinks), text, up to three calls with values of every type.
+/// A well-formed turn: reasoning (when it thinks), text, up to three calls with values of every
+/// type.
 ChatMessage random_turn(std::mt19937& rng, bool with_reasoning);
 
-/// About 200 raw outputs that begin inside a thought: well-formed ones, then the same with tags dropped, white space added, text
-/// between calls, prose about tags, and cuts.
+/// About 200 raw outputs that begin inside a thought: well-formed ones, then the same with tags
+/// dropped, white space added, text between calls, prose about tags, and cuts.
 const std::vector<std::string>& raw_outputs();
 
 /// One pass through the parser, cut at the given ascending offsets.

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unit/chat/corpus.h"
+#include "tests/unit/chat/corpus.h"
 
 namespace sluice::chat {
 namespace {
@@ -390,7 +390,9 @@ TEST(Parser, LongInputTakesBoundedTime) {
   while (text.size() < 4'000'000)
     text += "</parameter>\n<tool_call>\n<function=read_file>\n < \n```\n";
   EXPECT_EQ(parse_message(text, corpus_tools(), false).tool_calls.size(), 0U);
-  EXPECT_EQ(parsed_value(text + "."), text + ".");
+  std::string value;
+  while (value.size() < 4'000'000) value += "</parameter>\n</function>\n < \n<parameter=x \n";
+  EXPECT_TRUE(parsed_value(value + ".") == value + ".");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "unit/chat/render_case.h"
+#include "tests/unit/chat/render_case.h"
 
 namespace sluice::chat {
 namespace {
