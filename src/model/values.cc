@@ -68,7 +68,7 @@ void widen(Dtype dtype, std::span<const std::byte> bytes, std::span<float> out) 
         out[i] = load<float>(bytes, i);
         break;
       default:
-        SLUICE_CHECK(!"a dtype that widens");
+        SLUICE_CHECK(false);
     }
   }
 }
