@@ -9,8 +9,26 @@
 namespace sluice::SLUICE_CPU_NS {
 namespace {
 
-/// Channels of a task: four taps of it stay in L1 while the rows pass.
+/// Channels of a task: their taps and four rows stay in L1 while the rows pass.
 constexpr int64_t kBlock = 512;
+
+/// The block's weights by tap.
+struct Taps {
+  alignas(64) float of[kConvTaps][kBlock] = {};
+
+  Taps(const float* weight, int64_t count) {
+    static_assert(kConvTaps == 4, "load_interleaved4");
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      Vec taps[kConvTaps];
+      load_interleaved4(weight + i * kConvTaps, taps);
+      for (int64_t j = 0; j < kConvTaps; ++j) store(of[j] + i, taps[j]);
+    }
+    for (; i < count; ++i) {
+      for (int64_t j = 0; j < kConvTaps; ++j) of[j][i] = weight[i * kConvTaps + j];
+    }
+  }
+};
 
 struct Block {
   const Conv1dArgs& args;
@@ -29,29 +47,17 @@ struct Block {
     return args.x.row(run.first_row + position - begin()) + first;
   }
 
-  void convolve(int64_t position) const {
+  void convolve(const Taps& taps, int64_t position) const {
     const bf16* x[kConvTaps];
     for (int64_t j = 0; j < kConvTaps; ++j) x[j] = input(position - (kConvTaps - 1) + j);
-    const float* weight = args.weight.data() + first * kConvTaps;
     bf16* out = args.out.row(run.first_row + position - begin()) + first;
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      store(out + i, convolve_lanes(x, i, kLanes, weight + i * kConvTaps));
-    }
-    if (i == count) return;
-    float last[kLanes * kConvTaps] = {};
-    std::memcpy(last, weight + i * kConvTaps,
-                static_cast<size_t>((count - i) * kConvTaps) * sizeof(float));
-    store_first(out + i, convolve_lanes(x, i, count - i, last), count - i);
-  }
-
-  static Vec convolve_lanes(const bf16* const x[], int64_t i, int64_t n, const float* weight) {
-    static_assert(kConvTaps == 4, "load_interleaved4");
-    Vec taps[kConvTaps];
-    load_interleaved4(weight, taps);
-    Vec sum = zero();
-    for (int64_t j = 0; j < kConvTaps; ++j) sum = fma(taps[j], load_upto(x[j] + i, n), sum);
-    return silu(round_bf16(sum));
+    for_each_vec(count, [&](int64_t i, int64_t n) {
+      Vec sum = zero();
+      for (int64_t j = 0; j < kConvTaps; ++j) {
+        sum = fma(load(taps.of[j] + i), load_upto(x[j] + i, n), sum);
+      }
+      store_upto(out + i, silu(round_bf16(sum)), n);
+    });
   }
 
   /// Copies the inputs of [from, to) into a slot's ring.
@@ -63,7 +69,8 @@ struct Block {
   }
 
   void run_all() const {
-    for (int64_t p = begin(); p < end(); ++p) convolve(p);
+    const Taps taps(args.weight.data() + first * kConvTaps, count);
+    for (int64_t p = begin(); p < end(); ++p) convolve(taps, p);
     // The checkpoint first: the ring's old columns may be among its inputs.
     const int64_t boundary = end() / kGdnChunk * kGdnChunk;
     if (run.checkpoint_slot != kNoSlot && boundary > begin()) {

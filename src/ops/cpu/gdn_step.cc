@@ -10,8 +10,11 @@
 namespace sluice::SLUICE_CPU_NS {
 namespace {
 
-/// Vectors of columns a task owns at most: 64 columns of 128 dims are 32 KiB, which L1 keeps.
+/// Vectors of columns a task owns at most: 64 columns of 128 dims are 32 KiB.
 constexpr int kSliceVecs = 4;
+/// From this many rows on the slice is worked on in a copy: in the state its rows lie 512 bytes
+/// apart and fall into half the sets of L1, which then does not keep them.
+constexpr int32_t kRowsToCopy = 2;
 
 /// One row over kVecs * kLanes columns of S, [dim_k] rows of `stride` floats.
 template <int kVecs>
@@ -84,10 +87,25 @@ struct Slice {
   int64_t first_column;
 
   template <int kVecs>
-  void run_rows() const {
+  void run_in_place() const {
     const GdnHead at(args.shape, head);
-    const Columns<kVecs> columns{args.state.slot(run.slot) + at.state + first_column, at.dim_v,
-                                 at.dim_k};
+    float* S = args.state.slot(run.slot) + at.state + first_column;
+    run_rows(at, Columns<kVecs>{S, at.dim_v, at.dim_k});
+  }
+
+  template <int kVecs>
+  void run_in_copy() const {
+    constexpr int64_t kWidth = kVecs * kLanes;
+    alignas(64) float copy[kGdnMaxKeyDim * kWidth];
+    const GdnHead at(args.shape, head);
+    float* S = args.state.slot(run.slot) + at.state + first_column;
+    for (int64_t i = 0; i < at.dim_k; ++i) std::copy_n(S + i * at.dim_v, kWidth, copy + i * kWidth);
+    run_rows(at, Columns<kVecs>{copy, kWidth, at.dim_k});
+    for (int64_t i = 0; i < at.dim_k; ++i) std::copy_n(copy + i * kWidth, kWidth, S + i * at.dim_v);
+  }
+
+  template <int kVecs>
+  void run_rows(const GdnHead& at, const Columns<kVecs>& columns) const {
     alignas(64) float q[kGdnMaxKeyDim];
     alignas(64) float k[kGdnMaxKeyDim];
     for (int64_t r = run.first_row; r < run.first_row + run.num_rows; ++r) {
@@ -98,18 +116,23 @@ struct Slice {
                       args.o.row(r) + at.o + first_column);
     }
   }
+
+  template <int kVecs>
+  void run_all() const {
+    return run.num_rows < kRowsToCopy ? run_in_place<kVecs>() : run_in_copy<kVecs>();
+  }
 };
 
 void run_slice(const Slice& slice, int64_t num_columns) {
   switch (num_columns / kLanes) {
     case 1:
-      return slice.run_rows<1>();
+      return slice.run_all<1>();
     case 2:
-      return slice.run_rows<2>();
+      return slice.run_all<2>();
     case 3:
-      return slice.run_rows<3>();
+      return slice.run_all<3>();
     default:
-      return slice.run_rows<kSliceVecs>();
+      return slice.run_all<kSliceVecs>();
   }
 }
 

@@ -33,13 +33,6 @@ inline Vec zero() {
   return broadcast(0.0f);
 }
 
-/// The value a bf16 store would keep.
-inline Vec round_bf16(Vec x) {
-  bf16 kept[kLanes];
-  store(kept, x);
-  return load(kept);
-}
-
 /// The first n lanes from memory, the others 0 (store: kept out).
 template <typename T>
 Vec load_first(const T* p, int64_t n) {
