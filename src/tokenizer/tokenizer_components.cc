@@ -1,7 +1,11 @@
 #include "tokenizer/tokenizer_components.h"
 
+#include "tokenizer/utf8.h"
+
 namespace sluice {
 namespace {
+
+constexpr size_t kQuotedBytesMax = 200;
 
 std::string_view type_of(const JsonValue* object) {
   const JsonValue* type = object == nullptr ? nullptr : object->find("type");
@@ -39,7 +43,15 @@ Result<PreTokenizerRegex> regex_of(const JsonValue& split) {
 }  // namespace
 
 std::string quoted(std::string_view text) {
-  return json_quote(text.substr(0, 200));
+  text = text.substr(0, kQuotedBytesMax);
+  text.remove_suffix(truncated_utf8_tail(text));
+  return json_quote(text);
+}
+
+std::string shown(const JsonValue& value) {
+  std::string text = dump_json(value).substr(0, kQuotedBytesMax);
+  text.resize(text.size() - truncated_utf8_tail(text));
+  return text;
 }
 
 Result<const JsonValue*> required(const JsonValue& object, std::string_view key,
@@ -48,7 +60,7 @@ Result<const JsonValue*> required(const JsonValue& object, std::string_view key,
   if (value == nullptr) return invalid_argument("{} has no \"{}\"", where, key);
   if (value->kind() != kind) {
     return invalid_argument("{}: \"{}\" is {}, which is of the wrong kind", where, key,
-                            dump_json(*value).substr(0, 80));
+                            shown(*value));
   }
   return value;
 }
@@ -61,7 +73,7 @@ Status require_off(const JsonValue& object, std::initializer_list<std::string_vi
     if (value->is_bool() && !value->as_bool()) continue;
     if (value->is_string() && value->text().empty()) continue;
     return unsupported("{}: \"{}\" is {}; only its being off is supported", where, key,
-                       dump_json(*value).substr(0, 80));
+                       shown(*value));
   }
   return Status();
 }
