@@ -48,7 +48,7 @@ std::string quoted(std::string_view text) {
   return json_quote(text);
 }
 
-std::string shown(const JsonValue& value) {
+std::string json_text(const JsonValue& value) {
   std::string text = dump_json(value).substr(0, kQuotedBytesMax);
   text.resize(text.size() - truncated_utf8_tail(text));
   return text;
@@ -60,7 +60,7 @@ Result<const JsonValue*> required(const JsonValue& object, std::string_view key,
   if (value == nullptr) return invalid_argument("{} has no \"{}\"", where, key);
   if (value->kind() != kind) {
     return invalid_argument("{}: \"{}\" is {}, which is of the wrong kind", where, key,
-                            shown(*value));
+                            json_text(*value));
   }
   return value;
 }
@@ -73,7 +73,7 @@ Status require_off(const JsonValue& object, std::initializer_list<std::string_vi
     if (value->is_bool() && !value->as_bool()) continue;
     if (value->is_string() && value->text().empty()) continue;
     return unsupported("{}: \"{}\" is {}; only its being off is supported", where, key,
-                       shown(*value));
+                       json_text(*value));
   }
   return Status();
 }

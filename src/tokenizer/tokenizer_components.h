@@ -14,7 +14,7 @@ namespace sluice {
 /// The beginning of `text` as a JSON string, for messages.
 std::string quoted(std::string_view text);
 /// The beginning of the value as compact JSON, for messages.
-std::string shown(const JsonValue& value);
+std::string json_text(const JsonValue& value);
 /// A member of the right kind, else kInvalidArgument.
 Result<const JsonValue*> required(const JsonValue& object, std::string_view key,
                                   JsonValue::Kind kind, std::string_view where);

@@ -60,7 +60,7 @@ class SpecReader {
         value.is_integer() ? value.as_int64() : invalid_argument("not an integer");
     if (!id.ok() || *id < 0 || *id >= static_cast<int64_t>(kNumTokensMax)) {
       return invalid_argument("the id of {} is {}; ids are integers from 0 to {}", quoted(token),
-                              shown(value), kNumTokensMax - 1);
+                              json_text(value), kNumTokensMax - 1);
     }
     return static_cast<int32_t>(*id);
   }
@@ -257,7 +257,7 @@ class SpecReader {
       right = item.items()[1].text();
     } else {
       return invalid_argument("tokenizer.json: merge {} is {}; expected \"a b\" or [\"a\", \"b\"]",
-                              i, shown(item));
+                              i, json_text(item));
     }
     SLUICE_ASSIGN_OR_RETURN(const int32_t left_id, merge_id(left, i));
     SLUICE_ASSIGN_OR_RETURN(const int32_t right_id, merge_id(right, i));
