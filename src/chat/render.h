@@ -52,7 +52,8 @@ struct Continuation {
   }
 };
 
-/// The agent loop's step: only the new messages and the generation prompt, O(new text).
+/// The agent loop's step: only the new messages and the generation prompt. Cost: the new text, plus a
+/// glance at the role of every message.
 ///   text(render(messages, options)) == session text + text(prompt)   when it appends
 /// holds if the model emitted what the template would have rendered; when it did not, the emitted
 /// ids are the truth and appending is still right. Refused: as `render`, and a session whose last

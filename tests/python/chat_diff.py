@@ -261,14 +261,15 @@ def run_helper(helper, lines):
 def compare(helper, name, template, cases):
     lines = [dump({"template": name, **case}) for case in cases]
     num_bad = 0
+    num_refused = 0
     for line, got in zip(lines, run_helper(helper, lines), strict=True):
         expected = render_jinja(template, line)
+        num_refused += "refusal" in expected
         if agrees(expected, got):
             continue
         num_bad += 1
         if num_bad <= 3:
             print(f"{name}: differs\n  case     {line}\n  expected {expected!r}\n  got      {got!r}")
-    num_refused = sum("refusal" in render_jinja(template, line) for line in lines)
     print(f"{name}: {len(cases)} conversations, {num_refused} refusals, {num_bad} differ")
     return num_bad
 
