@@ -1,8 +1,10 @@
 #include "model/synth.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 
 #include "base/weight_view.h"
 #include "checkpoint_fixture.h"
@@ -163,6 +165,25 @@ TEST(Synth, AFailureLeavesNothing) {
   for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
     num_left += entry.is_regular_file();
   EXPECT_EQ(num_left, 0);
+}
+
+// A limit on file sizes stands in for a full disk: the write fails in the middle of a shard.
+TEST(Synth, AFailedWriteLeavesNothing) {
+  const TempDir dir;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = before;
+  small.rlim_cur = 100000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result<SynthSummary> failed =
+      write_synthetic_checkpoint(small_spec(WeightFormat::kBf16), dir.path(), nullptr);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.status().message().find("cannot write: File too large"), std::string::npos)
+      << failed.status().message();
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
 TEST(Synth, RefusesASpecOutsideTheFamily) {
