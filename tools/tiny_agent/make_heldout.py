@@ -5,8 +5,9 @@ import sys
 
 from world import episode, trees
 
-FIRST_SEED = 1 << 36
+FIRST_SEED = 1 << 37
 CHARS_MAX = 16000
+USER_TURNS_MAX = 6
 
 
 def main():
@@ -15,7 +16,7 @@ def main():
     while len(out) < int(sys.argv[3]):
         e = episode.session(seed)
         seed += 1
-        if sum(len(m["content"]) for m in e["messages"]) > CHARS_MAX:
+        if sum(len(m["content"]) for m in e["messages"]) > CHARS_MAX or sum(m["role"] == "user" for m in e["messages"]) > USER_TURNS_MAX:
             continue
         counts[e["kind"]] += 1
         out.append({"id": f"{e['kind']}-{counts[e['kind']]:03d}", **e})

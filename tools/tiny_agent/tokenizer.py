@@ -1,5 +1,7 @@
 """The model's own byte-level BPE, in the family's files: same pipeline, same added tokens with the same flags, a small vocabulary."""
+import collections
 import json
+import re
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -13,15 +15,47 @@ ADDED = [(t, True) for t in SPECIAL] + [(t, False) for t in PLAIN] + [(t, True) 
 
 ROWS = 2432  # embedding rows: a multiple of 128
 DEFINED = 2420  # ids with text; the rest are padding that an engine has to mask
+TWINS = 420  # tokens that are a space and another token
+
+# What merges may not cross while they are learned. The published pre-tokenizer lets a word begin with the character before it (" word", "/word",
+# "=word"), and merges learned on that cut the same name differently after a space, a slash or a line start. Here a name is cut the same everywhere.
+INSIDE = r"\p{L}[\p{L}\p{M}]*|\p{M}+|\p{N}|[\r\n]+|[^\S\r\n]+|[^\s\p{L}\p{M}\p{N}]+"
+
+
+def pieces(regex):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def empty():
+    tok = Tokenizer(models.BPE())
+    tok.normalizer, tok.decoder = normalizers.NFC(), decoders.ByteLevel()
+    return tok
+
+
+def twins(tok, texts, count):
+    """Whole tokens that most often follow one space as a word or a sign of their own: they get a twin with the space in front, merged last."""
+    seen = collections.Counter()
+    for t in texts:
+        for w in re.findall(r"(?<=\S) ([A-Za-z]+|[^\w\s]+)(?=\s|[^\w\s]|$)", t):
+            seen[w] += 1
+    vocab = tok.get_vocab()
+    return [w for w, _ in sorted(seen.items(), key=lambda x: (-x[1], x[0])) if w in vocab and tok.encode(w).tokens == [w]][:count]
 
 
 def train(texts, path):
-    tok = Tokenizer(models.BPE())
-    tok.normalizer = normalizers.NFC()
-    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(REGEX), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    tok.decoder = decoders.ByteLevel()
-    tok.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=DEFINED - len(ADDED), initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
-    assert tok.get_vocab_size() == DEFINED - len(ADDED)
+    """Merges inside words, signs and white space first, then the twins."""
+    texts = list(texts)
+    tok = empty()
+    tok.pre_tokenizer = pieces(INSIDE)
+    room = DEFINED - len(ADDED)
+    tok.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=room - TWINS, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
+    data = json.loads(tok.to_str())
+    for w in twins(tok, texts, TWINS):
+        data["model"]["vocab"]["\u0120" + w] = len(data["model"]["vocab"])
+        data["model"]["merges"].append(["\u0120", w])
+    tok = Tokenizer.from_str(json.dumps(data))
+    tok.pre_tokenizer = pieces(REGEX)
+    assert tok.get_vocab_size() == room
     for text, special in ADDED:
         add = AddedToken(text, special=special, normalized=False)
         tok.add_special_tokens([add]) if special else tok.add_tokens([add])

@@ -26,7 +26,7 @@ import model as net
 import reference
 import tokenizer
 
-TOKENS = 24 * 2048  # a step
+TOKENS = 16 * 2048  # a step
 
 
 def parse():
@@ -34,8 +34,8 @@ def parse():
     p.add_argument("--corpus", required=True)
     p.add_argument("--work", required=True)
     p.add_argument("--out", required=True)
-    p.add_argument("--steps", type=int, default=3400, help="steps of 2,048-token rows")
-    p.add_argument("--long-steps", type=int, default=800, help="steps of 8,192-token rows")
+    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--long-from", type=float, default=0.72, help="fraction of the run after which rows are 8,192 tokens instead of 2,048")
     p.add_argument("--quant-from", type=float, default=0.6, help="fraction of the run after which fake quantisation begins")
     p.add_argument("--lr", type=float, default=2e-3)
     p.add_argument("--workers", type=int, default=14)
@@ -50,13 +50,21 @@ def parse():
 
 def feeder(args, end_id, digest, out):
     """Prepares batches in a thread: pinned host tensors, so that a step never waits for Python."""
-    for length, steps, depth in ((2048, args.steps, 2), (8192, args.long_steps, 3)):
-        rows, count = data.stream(args.work, length, digest, args.first_shard), TOKENS // length
-        for _ in range(steps):
+    for length, until, depth in ((2048, args.long_from, 2), (8192, 1.0, 3)):
+        rows, count = data.stream(args.work, length, digest, args.first_shard * (4 if length == 2048 else 1)), TOKENS // length
+        while progress.done < until:
             ids, age, cum, tgt = data.batch(np.stack([next(rows) for _ in range(count)]), end_id, depth)
             pin = lambda a: torch.from_numpy(np.ascontiguousarray(a)).pin_memory()
             out.put((pin(ids), pin(age.astype(np.int32)), pin(cum), length, [pin(t) for t in tgt]))
-    out.put(None)
+
+
+class Progress:
+    """How much of the run is done, in [0, 1]; the feeder runs at most a queue ahead of it."""
+
+    done = 0.0
+
+
+progress = Progress()
 
 
 def losses(m, rows, tgt):
@@ -98,6 +106,20 @@ class AsStored:
         torch._foreach_copy_([p.data for p in self.all], self.master)
 
 
+def start_from(m, folder, tok):
+    """Weights of an exported model. Where its tokenizer differs, a token starts as the mean of the tokens that spelled it there."""
+    state, old = {k: v.float() for k, v in reference.load_state(folder).items()}, tokenizer.load(folder)
+    ids = [[t] for t in range(m.s.vocab_size)]
+    if old.to_str() != tok.to_str():
+        same = {t: i for t, i in old.get_vocab().items()}
+        byte = old.decoder.decode
+        for text, i in tok.get_vocab().items():
+            ids[i] = [same[text]] if text in same else [x for x in old.encode(byte([text])).ids] or [i]
+    for name in ("model.language_model.embed_tokens.weight", "lm_head.weight"):
+        state[name] = torch.stack([state[name][x].mean(0) for x in ids])
+    m.load_state_dict(state)
+
+
 def optimiser(m, lr):
     decay = [p for p in m.parameters() if p.dim() >= 2]
     rest = [p for p in m.parameters() if p.dim() < 2]
@@ -112,10 +134,8 @@ def rate(args, done):
 def main():
     args, t0 = parse(), time.time()
     os.makedirs(args.work, exist_ok=True)
-    total = args.steps + args.long_steps
-    first = args.first_shard
-    plan = [(2048, first + i) for i in range(args.steps // 7 + 2)]
-    plan[len(plan) // 2: len(plan) // 2] = [(8192, first + i) for i in range(args.long_steps // 12 + 2)]
+    total, first = args.steps, args.first_shard
+    plan = [shard for i in range(first, first + total // 40 + 8) for shard in [(2048, 4 * i + k) for k in range(4)] + [(8192, i)]]
     pool = [multiprocessing.Process(target=data.worker, args=(k, args.workers, args.work, args.corpus, plan), daemon=True) for k in range(args.workers)]
     for p in pool:
         p.start()
@@ -129,22 +149,22 @@ def main():
     threading.Thread(target=feeder, args=(args, end_id, digest, batches), daemon=True).start()
     m = net.TinyAgent(net.Shape(), args.seed)
     if args.init:
-        m.load_state_dict({k: v.float() for k, v in reference.load_state(args.init).items()})
+        start_from(m, pathlib.Path(args.init), tok)
     m.cuda()
     print("parameters", {k: sum(p.numel() for p in x.parameters()) for k, x in (("model", m.model), ("lm_head", m.lm_head), ("mtp", m.mtp))}, flush=True)
     if not args.no_compile:
-        for layer in [*m.model.language_model.layers, *m.mtp.layers]:
-            layer.compile(dynamic=False)
+        torch._dynamo.config.recompile_limit = 64
+        net.layer_forward = torch.compile(net.Layer.forward, dynamic=False)
     opt, stored = optimiser(m, args.lr), AsStored(m)
     seen = learned = step = 0
     waited, t1 = 0.0, time.time()
-    while (w := time.time(), b := batches.get())[1] is not None:
+    steps = {2048: 0, 8192: 0}
+    while (done := max(step / total, (time.time() - t0) / args.deadline)) < 1:
+        progress.done, w = done, time.time()
+        ids, age, cum, length, tgt = batches.get()
         waited += time.time() - w if step else 0
-        ids, age, cum, length, tgt = b
-        done = max(step / total, (time.time() - t0) / args.deadline)
-        if done >= 1:
-            break
-        lr = rate(args, done) * min(1.0, (step + 1) / 150)
+        steps[length] += 1
+        lr = rate(args, done) * min(1.0, (step + 1) / 100)
         for g in opt.param_groups:
             g["lr"] = lr
         rows = net.Rows(ids.cuda(non_blocking=True), age.cuda(non_blocking=True), cum.cuda(non_blocking=True), length)
@@ -161,13 +181,13 @@ def main():
         opt.step()
         opt.zero_grad(set_to_none=True)
         step, seen, learned = step + 1, seen + rows.ids.numel(), learned + len(tgt[0])
-        if step % 100 == 0 or step in (1, 5, 20, 50):
+        if step % 200 == 0 or step in (1, 5, 20, 50):
             print(f"step {step} rows {length} quant {int(quant)} lr {lr:.2e} loss {' '.join(f'{x.item():.4f}' for x in loss)} acc {' '.join(f'{x.item():.4f}' for x in acc)} agree {agree.item():.4f} norm {norm.item():.2f} "
                   f"{seen / (time.time() - t1) / 1e3:.0f}k tok/s wait {waited:.0f}s t {time.time() - t0:.0f}s", flush=True)
     pathlib.Path(args.work, "STOP").touch()
     torch.cuda.synchronize()
-    facts = {"steps": step, "tokens": seen, "learned_tokens": learned, "seconds": round(time.time() - t1), "data_sha256": digest.hexdigest(), "seed": args.seed, "lr": args.lr, "quant_from": args.quant_from, "init": args.init, "first_shard": args.first_shard,
-             "steps_2048": args.steps, "steps_8192": args.long_steps, "torch": str(torch.__version__), "gpu": torch.cuda.get_device_name(), "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1)}
+    facts = {"steps": step, "tokens": seen, "learned_tokens": learned, "seconds": round(time.time() - t1), "data_sha256": digest.hexdigest(), "seed": args.seed, "lr": args.lr, "quant_from": args.quant_from, "init": args.init, "first_shard": args.first_shard, "long_from": args.long_from,
+             "steps_2048": steps[2048], "steps_8192": steps[8192], "torch": str(torch.__version__), "gpu": torch.cuda.get_device_name(), "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1)}
     torch.save({"state": {k: v.cpu() for k, v in m.state_dict().items()}, "facts": facts}, args.out)
     print("done", json.dumps(facts), flush=True)
     os._exit(0)

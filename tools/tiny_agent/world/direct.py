@@ -1,7 +1,7 @@
 """Turns without a tool: talk, questions about the agent, facts from the system text or from the user, and what it cannot do."""
 from . import names as n
 from . import phrases as ph
-from .tasks import bullets
+from .tasks import fenced
 
 GREET = ["Hello", "Hi", "hey", "hello there", "Good morning", "Hi!", "Hello!", "hey there!", "good evening", "Hi there", "yo", "Greetings", "hello :)", "moin", "hi agent"]
 THANKS = ["Thanks", "thank you", "Thanks!", "Thank you very much.", "great, thanks", "thx", "Perfect, thank you!", "ok thanks", "many thanks", "cheers", "That helped, thanks.", "ty"]
@@ -60,7 +60,7 @@ def t_who(s):
 def t_can(s):
     s.user(ph.say(s.r, CAN) if s.r.random() < 0.8 else s.r.choice(CAN))
     lines = [f"{t['function']['name']}: {t['function']['description']}" for t in s.tools]
-    s.say("The user asks what I can do.", f"I can use these tools:\n{bullets(lines)}" if lines else "I have no tools in this session, so I can only talk.")
+    s.say("The user asks what I can do.", f"I can use these tools:\n{fenced(lines)}" if lines else "I have no tools in this session, so I can only talk.")
     return True
 
 

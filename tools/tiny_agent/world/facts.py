@@ -59,7 +59,7 @@ def keys(lines):
             spaced = not re.search(r"[:=]", x[m.end(1) - m.start(): m.start(2) - m.start() + 1])
             if spaced and len(x.split()) - bool(re.match(r"\s*(export|set|#define) ", x)) != 2:
                 continue
-            if v and v[0] not in "{[(:=" and v[-1] not in "{[(" and len(v.split()) <= 6:
+            if v and v[0] not in "{[(:=" and v[-1] not in "{[(.:" and len(v.split()) <= 6:
                 out[m.group(1)] = x.strip()
         if m:
             seen.add(m.group(1))

@@ -3,7 +3,7 @@ import json
 
 from . import names as n
 from . import phrases as ph
-from .tasks import bullets, fenced
+from .tasks import fenced
 from .tools import schema
 
 VERBS = "get fetch compute convert send create delete update check start stop list find book schedule translate count rename restart measure show load open close scan verify order cancel register resolve export import archive plan render merge rank rate query".split()
@@ -146,7 +146,7 @@ def t_one(s, tools):
         key = r.choice(list(fields))
         s.user(ask.rstrip(".") + r.choice([" and tell me the {k}.", ", then tell me the {k}.", " and give me {k}.", ". What is the {k}?", ". I need the {k}."]).format(k=key))
         s.call_raw(tool.thought(args), [(tool.name, args)], [text])
-        s.say(f"The result has {key}: {jval(fields[key])}", f"The {key} is {jval(fields[key])}.")
+        s.say(f"{key} is {jval(fields[key])}", f"The {key} is {jval(fields[key])}.")
         return True
     s.user(ph.say(r, ["{a}"], a=ask) if r.random() < 0.7 else r.choice(["please ", "can you ", "I need you to ", "hey, "]) + ask[0].lower() + ask[1:] if not ask.startswith(("Use", "Call")) else ask)
     s.call_raw(tool.thought(args), [(tool.name, args)], [text])
@@ -186,7 +186,7 @@ def t_pair(s, tools):
     s.user(ph.say(r, ["{w} for {a} and for {b}.", "{w} for {a} and {b}.", "{w} for both {a} and {b}."], w=tool.what[0].upper() + tool.what[1:], a=a, b=b))
     outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
     s.call_raw(f"{tool.name} can do this. I need two calls: {p.name} is {a}, and {p.name} is {b}.", [(tool.name, {p.name: a}), (tool.name, {p.name: b})], outs)
-    s.say("I have both results.", f"The results are:\n{bullets(f'{x}: {y}' for x, y in zip((a, b), outs))}")
+    s.say("I have both results.", f"The results are:\n{fenced(f'{x}: {y}' for x, y in zip((a, b), outs))}")
     return True
 
 
@@ -200,7 +200,7 @@ def t_two_tools(s, tools):
     s.user(a.request(r, aa).rstrip(".") + r.choice(["; and also ", ". Also ", " and then "]) + (lambda x: x[0].lower() + x[1:])(b.request(r, ab, False)))
     outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
     s.call_raw(a.thought(aa) + "\n" + b.thought(ab), [(a.name, aa), (b.name, ab)], outs)
-    s.say("I have both results.", f"The results are:\n{bullets(f'{t.name}: {y}' for t, y in zip((a, b), outs))}")
+    s.say("I have both results.", f"The results are:\n{fenced(f'{t.name}: {y}' for t, y in zip((a, b), outs))}")
     return True
 
 

@@ -58,12 +58,13 @@ def cap(text):
     return text[0].upper() + text[1:]
 
 
-def bullets(items):
-    return "\n".join("- " + x for x in items)
+def fenced(lines):
+    """Lines as they came: a name at a line's start is the same tokens in a result and in an answer."""
+    return "```\n" + "\n".join(lines) + "\n```"
 
 
 def numbered(items):
-    return "\n".join(f"{i}. {x}" for i, x in enumerate(items, 1))
+    return "\n".join(f"{x} ({i})" for i, x in enumerate(items, 1))
 
 
 def plural(count, one, many=None):
@@ -164,11 +165,15 @@ def get_list(s, path):
     return path, items, more
 
 
+def tail(more):
+    return [f"... {more} more"] if more else []
+
+
 def list_answer(s, path, items, more):
     if not items:
         s.say("The listing is empty.", f"{cap(here(path))} is empty.")
     else:
-        s.say("I have the listing. I will report it.", f"{cap(here(path)) if path in ('.', './') else path} has:\n{bullets(items)}" + (f"\nand {more} more." if more else ""))
+        s.say("I have the listing. I will report it.", f"{cap(here(path)) if path in ('.', './') else path} has:\n{fenced(items + tail(more))}")
 
 
 def get_text(s, path, start=None, thought=None):
@@ -189,7 +194,7 @@ def get_text(s, path, start=None, thought=None):
         out = s.one(f"{path} is a directory. I will list it.", "list_dir", path=path)
         items, more = f.split_more(out, f.MORE)
         items = [] if items == ["(empty)"] else items
-        s.say("I have the listing. I will report it.", f"{path} is a directory, not a file. " + (f"It has:\n{bullets(items)}" + (f"\nand {more} more." if more else "") if items else "It is empty."))
+        s.say("I have the listing. I will report it.", f"{path} is a directory, not a file. " + (f"It has:\n{fenced(items + tail(more))}" if items else "It is empty."))
         s.listings.append((path, items))
         return None
     m = re.match(r"error: start_line \d+ is past the end \((\d+) lines\)", out)
@@ -311,7 +316,7 @@ def t_dirs(s):
 
 def only_dirs(s, path, items):
     found = [x for x in items if x.endswith("/")]
-    s.say("Directories end in a slash.", f"The directories in {here(path)} are:\n{bullets(found)}" if found else f"There are no directories in {here(path)}.")
+    s.say("Directories end in a slash.", f"The directories in {here(path)} are:\n{fenced(found)}" if found else f"There are no directories in {here(path)}.")
 
 
 def t_ext(s):
@@ -330,7 +335,7 @@ def t_ext(s):
 
 def only_ext(s, path, items, ext):
     found = [x for x in items if x.endswith(ext)]
-    s.say(f"I will pick the names that end in {ext}.", f"The {ext} files in {here(path)} are:\n{bullets(found)}" if found else f"There are no {ext} files in {here(path)}.")
+    s.say(f"I will pick the names that end in {ext}.", f"The {ext} files in {here(path)} are:\n{fenced(found)}" if found else f"There are no {ext} files in {here(path)}.")
 
 
 def t_count(s):
@@ -413,10 +418,6 @@ def t_listed_followup(s):
 # Reading ----------------------------------------------------------------------------------------------------------------------
 
 
-def fenced(lines):
-    return "```\n" + "\n".join(lines) + "\n```"
-
-
 def read_answer(s, path, lines, more):
     if more:
         s.say(f"The file is long: {more} more lines follow. I will show the beginning.", f"{path} is long. It begins:\n{fenced(lines[:5])}")
@@ -469,7 +470,7 @@ def t_first_line(s):
     got = ask_file(s, FIRST_LINE_ASK)
     if got:
         path, lines, _ = got
-        s.say(f"The first line is: {lines[0]}", f"The first line of {path} is:\n{fenced(lines[:1])}")
+        s.say(f"The first line is:\n{lines[0]}", f"The first line of {path} is:\n{fenced(lines[:1])}")
     return got is not None
 
 
@@ -488,7 +489,7 @@ def t_last_line(s):
         path, lines, more = got
         if more:
             return False
-        s.say(f"The last line is: {lines[-1]}", f"The last line of {path} is:\n{fenced(lines[-1:])}")
+        s.say(f"The last line is:\n{lines[-1]}", f"The last line of {path} is:\n{fenced(lines[-1:])}")
     return got is not None
 
 
@@ -541,7 +542,7 @@ def t_heading(s):
 def heading_answer(s, path, lines):
     h = f.heading(lines)
     if h:
-        s.say(f"The first heading line is: {h}", f"The first heading of {path} is \"{f.bare(h)}\".")
+        s.say(f"The first heading line is:\n{h}", f"The first heading of {path} is: {f.bare(h)}")
     else:
         s.say("There is no heading line. I will give the first line.", f"{path} has no heading. Its first line is:\n{fenced(lines[:1])}")
 
@@ -551,7 +552,7 @@ def t_headings(s):
     if got:
         path, lines, _ = got
         hs = f.headings(lines)
-        s.say("Heading lines begin with #.", f"The headings of {path} are:\n{bullets(f.bare(h) for h in hs)}" if hs else f"{path} has no headings.")
+        s.say("Heading lines begin with #.", f"The headings of {path} are:\n{fenced(hs)}" if hs else f"{path} has no headings.")
     return got is not None
 
 
@@ -559,11 +560,11 @@ def about_answer(s, path, lines):
     h = f.heading(lines)
     t = f.first_text(lines, h)
     if h and t:
-        s.say(f"The heading is: {h}\nThe first text is: {t}", f"{path} is about \"{f.bare(h)}\". It says: {t}")
+        s.say(f"The heading is:\n{h}\nThe first text is:\n{t}", f"{path} is about: {f.bare(h)}\n{t}")
     elif h:
-        s.say(f"The heading is: {h}\nThere is no text.", f"{path} is about \"{f.bare(h)}\".")
+        s.say(f"The heading is:\n{h}\nThere is no text.", f"{path} is about: {f.bare(h)}")
     elif t:
-        s.say(f"There is no heading.\nThe first text is: {t}", f"{path} has no heading. It says: {t}")
+        s.say(f"There is no heading.\nThe first text is:\n{t}", f"{path} says:\n{t}")
     else:
         s.say("There is no heading and no text. I will give the first line.", f"{path} begins:\n{fenced(lines[:1])}")
 
@@ -615,9 +616,13 @@ def key_said(r, key):
     return ph.quoted(r, key)
 
 
+def keyed(p):
+    """Configuration and data rather than code or prose."""
+    return p.rpartition(".")[2] not in n.CODE_EXT + ["html", "xml", "rst", "md", "vim", "Debian", "pas", "pp"] and "copyright" not in p and "README" not in p
+
+
 def has_keys(s):
-    """Files that set values: configuration and data rather than code."""
-    return lambda p: p.rpartition(".")[2] not in n.CODE_EXT + ["html", "xml", "rst", "md"] and bool(f.keys(s.world.files[p].split("\n")[:30]))
+    return lambda p: keyed(p) and bool(f.keys(s.world.files[p].split("\n")[:30]))
 
 
 def t_value(s):
@@ -639,7 +644,7 @@ def t_value(s):
     path, lines, more = got
     line = f.keys(lines).get(key)
     if line:
-        s.say(f"The line is: {line}", f"{key} in {path} is {f.key_value(line)}.")
+        s.say(f"The line is:\n{line}", f"{key} in {path} is {f.key_value(line)}.")
     elif more and s.has("search") and spoken.strip("\"'`") == key:
         out = s.one(f"The part I read does not have {key}. I will search the file.", "search", pattern=key, path=path)
         hits, _ = f.split_more(out, f.MORE_HITS)
@@ -674,7 +679,7 @@ def t_version(s):
     for x in lines:
         m = re.search(r"project\(.*\bVERSION ([\w.]+)", x) or re.match(r"\s*\"?version\"?\s*[:=]\s*\"([^\"]+)\"", x)
         if m:
-            s.say(f"The line is: {x.strip()}", f"The version in {path} is {m.group(1)}.")
+            s.say(f"The line is:\n{x.strip()}", f"The version in {path} is {m.group(1)}.")
             return True
     s.say("No line sets a version.", f"{path} does not state a version.")
     return True
@@ -687,18 +692,18 @@ def t_read_followup(s):
     r, (path, lines, more) = s.r, s.reads[-1]
     if not any(m["role"] == "tool" for m in s.messages[-6:]):
         return False
-    ks = f.keys(lines)
+    ks = f.keys(lines) if keyed(path) else {}
     k = r.random()
     if k < 0.4:
         s.user(ph.say(r, ["What was its first line?", "What was the first line of it?", "And the first line?", "How did it begin?"]))
-        s.say(f"The first line is: {lines[0]}", f"The first line of {path} is:\n{fenced(lines[:1])}")
+        s.say(f"The first line is:\n{lines[0]}", f"The first line of {path} is:\n{fenced(lines[:1])}")
     elif k < 0.8 and ks:
         key = r.choice(sorted(ks))
         s.user(ph.say(r, ["And what is {k} there?", "What about {k}?", "And {k}?", "What was {k} in it?", "Which {k} does it have?"], k=ph.quoted(r, key)))
-        s.say(f"The line is: {ks[key]}", f"{key} in {path} is {f.key_value(ks[key])}.")
+        s.say(f"The line is:\n{ks[key]}", f"{key} in {path} is {f.key_value(ks[key])}.")
     elif not more and len(lines) > 1:
         s.user(ph.say(r, ["And the last line?", "What was its last line?", "How did it end?"]))
-        s.say(f"The last line is: {lines[-1]}", f"The last line of {path} is:\n{fenced(lines[-1:])}")
+        s.say(f"The last line is:\n{lines[-1]}", f"The last line of {path} is:\n{fenced(lines[-1:])}")
     else:
         return False
     return True
@@ -741,7 +746,7 @@ def t_two_lists(s):
     for p, out in zip((pa, b), outs):
         items, more = f.split_more(out, f.MORE)
         items = [] if items == ["(empty)"] else items
-        parts.append(f"{p} has:\n{bullets(items)}" + (f"\nand {more} more." if more else "") if items else f"{cap(p)} is empty.")
+        parts.append(f"{p} has:\n{fenced(items + tail(more))}" if items else f"{cap(p)} is empty.")
         s.listings.append((p, items))
     s.say("I have the listings. I will report them.", "\n".join(parts))
     return True
@@ -752,7 +757,7 @@ def t_compare(s):
     if not s.has("read_file"):
         return False
     r, w = s.r, s.world
-    pool = [p for p in w.text_files() if " " not in p and len(w.files[p]) < 900 and not bare_is_listed(s, p)]
+    pool = [p for p in w.text_files() if keyed(p) and " " not in p and len(w.files[p]) < 900 and not bare_is_listed(s, p)]
     if len(pool) < 2:
         return False
     a, b = r.sample(pool, 2)
@@ -850,8 +855,7 @@ def t_search(s):
         return False
     x, path, out = ask_search(s, SEARCH_ASK)
     if not search_ended(s, x, path, out):
-        hits, more = f.split_more(out, f.MORE_HITS)
-        s.say("I have the matches. I will report them.", f"{x} is in:\n{bullets(hits)}" + (f"\nand {more} more." if more else ""))
+        s.say("I have the matches. I will report them.", f"{x} is in:\n{fenced(out.split(chr(10)))}")
     return True
 
 
@@ -865,7 +869,7 @@ def t_files(s):
     x, path, out = ask_search(s, FILES_ASK)
     if not search_ended(s, x, path, out):
         hits, more = f.split_more(out, f.MORE_HITS)
-        s.say("I will name each file once.", f"{x} is in these files:\n{bullets(uniq(f.hit_parts(h)[0] for h in hits))}" + (f"\nThere are {more} more matches." if more else ""))
+        s.say("I will name each file once.", f"{x} is in these files:\n{fenced(uniq(f.hit_parts(h)[0] for h in hits))}" + (f"\nThere are {more} more matches." if more else ""))
     return True
 
 
@@ -878,7 +882,7 @@ def t_define(s):
         hit = next((h for h in hits if f.defines(f.hit_parts(h)[2], x)), None)
         if hit:
             p, k, text = f.hit_parts(hit)
-            s.say(f"This line defines it: {text}", f"{x} is defined in {p} on line {k}:\n{fenced([text])}")
+            s.say(f"This line defines it:\n{text}", f"{x} is defined in {p} on line {k}:\n{fenced([text])}")
         else:
             p, k, text = f.hit_parts(hits[0])
             s.say("No match is a definition. I will give the first match.", f"I see no definition of {x}. It is first mentioned in {p} on line {k}:\n{fenced([text])}")
@@ -918,7 +922,7 @@ def t_search_read(s):
     else:
         res = s.one(f"The first match is in {p}. I will read it.", "read_file", path=p)
         lines, _ = f.split_more(res, f.MORE_LINES)
-        s.say(f"The first line is: {lines[0]}", f"The first line of {p} is:\n{fenced(lines[:1])}")
+        s.say(f"The first line is:\n{lines[0]}", f"The first line of {p} is:\n{fenced(lines[:1])}")
     return True
 
 
@@ -994,7 +998,7 @@ def t_two_values(s):
     if not s.has("read_file", "calc"):
         return False
     r, w = s.r, s.world
-    pool = [(p, k, f.key_value(x)) for p in w.text_files() if len(w.files[p]) < 900 and not bare_is_listed(s, p) and " " not in p for k, x in f.keys(w.files[p].split("\n")).items() if f.number_of(f.key_value(x))]
+    pool = [(p, k, f.key_value(x)) for p in w.text_files() if keyed(p) and len(w.files[p]) < 900 and not bare_is_listed(s, p) and " " not in p for k, x in f.keys(w.files[p].split("\n")).items() if f.number_of(f.key_value(x))]
     if len(pool) < 2:
         return False
     (pa, ka, _), (pb, kb, _) = r.sample(pool, 2)
