@@ -7,8 +7,18 @@
 namespace sluice {
 namespace {
 
+/// The same line of a tile's rows, to be prefetched.
+struct LineOfRows {
+  const std::byte* data = nullptr;
+  int64_t stride = 0;
+
+  void fetch(int64_t row) const {
+    _mm_prefetch(reinterpret_cast<const char*>(data + row * stride), _MM_HINT_T1);
+  }
+};
+
 /// Weight lines ahead of those in use: the same tiles further along k, then the worker's next unit.
-/// The hardware follows one stream a 4 KB page and stops at its end; this keeps 32 rows' streams going.
+/// Fetches go between the loads, one for one: in bursts they fill the line buffers and the loads wait (measured).
 class Ahead {
  public:
   Ahead(const Unit& unit, const Unit& next) {
@@ -17,13 +27,14 @@ class Ahead {
       next_[t] = rows_of(next.tiles[t]);
     }
   }
-  /// Called with the line (64 bytes of every row) that is being read.
-  void fetch(int t, int64_t line) const {
-    int64_t ahead = line + kLines;
-    if (ahead < here_[t].lines) return here_[t].fetch(ahead);
+  /// What to fetch while line `line` (64 bytes) of every row of tile t is read; that line itself at the very end.
+  LineOfRows at(int t, int64_t line) const {
+    const Rows& here = here_[t];
+    const Rows& next = next_[t];
+    if (line + kLines < here.lines) return here.at(line + kLines);
     // A row shorter than the distance: the next unit's line while this one's is read.
-    ahead = here_[t].lines > kLines ? ahead - here_[t].lines : line;
-    if (ahead < next_[t].lines) next_[t].fetch(ahead);
+    const int64_t ahead = here.lines > kLines ? line + kLines - here.lines : line;
+    return ahead < next.lines ? next.at(ahead) : here.at(line);
   }
 
  private:
@@ -32,23 +43,21 @@ class Ahead {
   struct Rows {
     const std::byte* data = nullptr;
     int64_t stride = 0;
-    int64_t count = 0;
     int64_t lines = 0;  // of a row
-
-    void fetch(int64_t line) const {
-      const std::byte* p = data + line * kLine;
-      for (int64_t r = 0; r < count; ++r)
-        _mm_prefetch(reinterpret_cast<const char*>(p + r * stride), _MM_HINT_T1);
-    }
+    LineOfRows at(int64_t line) const { return {data + line * kLine, stride}; }
   };
   static Rows rows_of(const OutTile& tile) {
     if (tile.num_out == 0) return {};
-    return {tile.data(), tile.row_bytes(), tile.num_out, ceil_div(tile.row_bytes(), kLine)};
+    return {tile.data(), tile.row_bytes(), ceil_div(tile.row_bytes(), kLine)};
   }
 
   Rows here_[kUnitTiles];
   Rows next_[kUnitTiles];
 };
+
+inline void fetch_tile(const LineOfRows& line) {
+  for (int64_t r = 0; r < kOutTile; ++r) line.fetch(r);
+}
 
 /// Sum tiles as stored: [out][cols].
 struct alignas(64) StoredSums {
@@ -65,11 +74,11 @@ inline void dot_bf16(const Unit& unit, const Panels& x, const Ahead& ahead, Stor
   if (two) _tile_zero(1);
   for (int64_t step = 0; step < x.num_in / kTileK; ++step) {
     _tile_loadd(6, x.tile(0, step), x.cols * 4);
-    ahead.fetch(0, step);
+    fetch_tile(ahead.at(0, step));
     _tile_loadd(4, w0 + step * kTileRowBytes, stride);
     _tile_dpbf16ps(0, 4, 6);
     if (two) {
-      ahead.fetch(1, step);
+      fetch_tile(ahead.at(1, step));
       _tile_loadd(5, w1 + step * kTileRowBytes, stride);
       _tile_dpbf16ps(1, 5, 6);
     }
@@ -95,11 +104,19 @@ inline void dot_fp8(const Unit& unit, const Panels& x, const Ahead& ahead, Store
   const int num_tiles = unit.tiles[1].num_out > 0 ? 2 : 1;
   const int64_t stride = unit.tiles[0].row_bytes();
   const int64_t num_blocks = x.num_in / kFp8BlockSize;
-  const auto widen = [&](int64_t b) {
+  // A quarter of block b's rows: widening is spread between the products, whose latency it hides.
+  const auto widen = [&](int64_t b, int64_t quarter) {
     for (int t = 0; t < num_tiles; ++t) {
       const auto* codes =
           reinterpret_cast<const uint8_t*>(unit.tiles[t].data()) + b * kFp8BlockSize;
-      widen_block(codes, stride, unit.tiles[t].num_out, wide[b % 2][t]);
+      const int64_t first = std::min(unit.tiles[t].num_out, quarter * kOutTile / 4);
+      const int64_t end = std::min(unit.tiles[t].num_out, (quarter + 1) * kOutTile / 4);
+      const LineOfRows lines[2] = {ahead.at(t, 2 * b), ahead.at(t, 2 * b + 1)};
+      for (int64_t r = first; r < end; ++r) {
+        lines[0].fetch(r);
+        lines[1].fetch(r);
+        widen_row(codes + r * stride, r, wide[b % 2][t]);
+      }
     }
   };
   const auto add = [&](int64_t b) {
@@ -108,22 +125,19 @@ inline void dot_fp8(const Unit& unit, const Panels& x, const Ahead& ahead, Store
     }
   };
   for (int t = 0; t < num_tiles; ++t) std::fill_n(sums.values[t], kOutTile * x.cols, 0.0f);
-  widen(0);
+  for (int64_t q = 0; q < kBlockSteps; ++q) widen(0, q);
   for (int64_t b = 0; b < num_blocks; ++b) {
-    for (int t = 0; t < num_tiles; ++t) {
-      ahead.fetch(t, 2 * b);
-      ahead.fetch(t, 2 * b + 1);
-    }
-    if (b + 1 < num_blocks) widen(b + 1);
     _tile_zero(0);
     _tile_zero(1);
     for (int64_t q = 0; q < kBlockSteps; ++q) {
       _tile_loadd(6, x.tile(0, b * kBlockSteps + q), x.cols * 4);
       _tile_loadd(4, wide[b % 2][0] + q * kTileElements, kTileRowBytes);
       _tile_dpbf16ps(0, 4, 6);
-      if (num_tiles == 1) continue;
-      _tile_loadd(5, wide[b % 2][1] + q * kTileElements, kTileRowBytes);
-      _tile_dpbf16ps(1, 5, 6);
+      if (num_tiles == 2) {
+        _tile_loadd(5, wide[b % 2][1] + q * kTileElements, kTileRowBytes);
+        _tile_dpbf16ps(1, 5, 6);
+      }
+      if (b + 1 < num_blocks) widen(b + 1, q);
     }
     _tile_stored(0, block[b % 2].values[0], x.cols * 4);
     _tile_stored(1, block[b % 2].values[1], x.cols * 4);

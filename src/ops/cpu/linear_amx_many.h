@@ -45,7 +45,9 @@ inline void load_weights(const OutTile& tile, int64_t first_k, int64_t steps, bf
   if (!tile.is_fp8()) return copy_tiles(tile, first_k, steps, out);
   const auto* codes = reinterpret_cast<const uint8_t*>(tile.data()) + first_k;
   for (int64_t s = 0; s < steps; s += kBlockSteps) {
-    widen_block(codes + s * kTileK, tile.row_bytes(), tile.num_out, out + s * kTileElements);
+    for (int64_t r = 0; r < tile.num_out; ++r) {
+      widen_row(codes + r * tile.row_bytes() + s * kTileK, r, out + s * kTileElements);
+    }
   }
 }
 

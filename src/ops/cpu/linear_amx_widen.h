@@ -49,7 +49,9 @@ inline bool has_special(__m512i codes) {
 /// 64 codes into the same row of two consecutive tiles of [16][32].
 inline void widen_64(const uint8_t* codes, bf16* first_tile_row, bf16* second_tile_row) {
   const __m512i c = _mm512_loadu_si512(codes);
-  const __m256i low = _mm512_castsi512_si256(c), high = _mm512_extracti64x4_epi64(c, 1);
+  // Loaded again rather than extracted: the shuffle port is the busiest.
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 32));
   __m512i a, b;
   if (has_special(c)) [[unlikely]] {
     a = widen_any(low);
@@ -62,13 +64,11 @@ inline void widen_64(const uint8_t* codes, bf16* first_tile_row, bf16* second_ti
   _mm512_store_si512(second_tile_row, b);
 }
 
-/// A 128-block of up to 16 rows into 4 tiles; rows from num_rows on are left alone.
-inline void widen_block(const uint8_t* codes, int64_t row_bytes, int64_t num_rows, bf16* tiles) {
-  for (int64_t r = 0; r < num_rows; ++r) {
-    bf16* row = tiles + r * 32;
-    widen_64(codes + r * row_bytes, row, row + 512);
-    widen_64(codes + r * row_bytes + 64, row + 1024, row + 1536);
-  }
+/// Row r of a 128-block into row r of 4 tiles.
+inline void widen_row(const uint8_t* codes, int64_t r, bf16* tiles) {
+  bf16* row = tiles + r * 32;
+  widen_64(codes, row, row + 512);
+  widen_64(codes + 64, row + 1024, row + 1536);
 }
 
 }  // namespace
