@@ -13,7 +13,7 @@ struct AttnRun {
 struct AttnCase {
   int64_t heads;
   int64_t kv_heads;
-  std::vector<AttnRun> runs;
+  std::vector<AttnRun> runs = {};
   int64_t head_dim = 256;
   int64_t rotary_dim = 64;
   /// Magnitude of the projections' outputs (attn_prepare), of q (attention).

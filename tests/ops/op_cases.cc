@@ -78,6 +78,14 @@ World run_case(const OpCase& c, const OpTable& table, int num_threads) {
   return world;
 }
 
+size_t scratch_peak(const OpCase& c, const OpTable& table, int num_threads) {
+  Session session(num_threads);
+  World world = c.world;
+  OpContext context = session.context();
+  c.call(table, world, context, c.runs);
+  return session.scratch.peak();
+}
+
 World run_in_calls(const OpCase& c, const OpTable& table,
                    const std::vector<std::vector<RowRun>>& calls) {
   Session session(1);

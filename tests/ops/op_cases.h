@@ -73,6 +73,8 @@ std::vector<const OpTable*> with_ref(Op OpTable::*op) {
 /// The case's world after the op, run on `num_threads` threads in one call, or in one call per
 /// element of `calls`.
 World run_case(const OpCase& c, const OpTable& table, int num_threads = 2);
+/// What the call takes from scratch.
+size_t scratch_peak(const OpCase& c, const OpTable& table, int num_threads);
 World run_in_calls(const OpCase& c, const OpTable& table,
                    const std::vector<std::vector<RowRun>>& calls);
 

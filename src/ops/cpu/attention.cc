@@ -3,130 +3,23 @@
 // and each span's maximum and sum; the second forms rounded probabilities from the context's
 // maximum and sum and adds values. All heads of a key-value head go together, so keys and values
 // stream once; a tile of rows takes each span from L2.
-// Accumulation: within a span in a fixed order (attention_span.h), spans in order. Both ways of
+// Accumulation: within a span in a fixed order (attention_vec.h, attention_amx.h), spans in order. Both ways of
 // spreading the work, by tiles of rows or by spans, form the same sums.
-#include "ops/cpu/attention_scratch.h"
-#include "ops/cpu/attention_span.h"
 #include "ops/cpu/cpu_kernels.h"
+#if defined(__AMX_BF16__)
+#include "ops/cpu/attention_amx.h"
+#else
+#include "ops/cpu/attention_vec.h"
+#endif
 
 namespace sluice::SLUICE_CPU_NS {
 namespace {
 
-/// Rows [first_row, first_row + num_rows) of a run, and the memory of their queries: for each row
-/// `num_kv_heads * group` of them, from kv head `first_kv_head` on.
-struct Tile {
-  const AttentionArgs& args;
-  const RowRun& run;
-  int64_t first_row;
-  int64_t num_rows;
-  int64_t first_kv_head;
-  int64_t num_kv_heads;
-  int64_t partial_spans;  // spans that keep a sum of their own; 1: all add to one
-  bf16* scores = nullptr;
-  SpanStats* stats = nullptr;
-  float* partials = nullptr;
-
-  int64_t dim() const { return args.shape.head_dim; }
-  int64_t group() const { return args.shape.num_heads / args.shape.num_kv_heads; }
-  int64_t num_queries() const { return num_rows * num_kv_heads * group(); }
-  int64_t position(int64_t r) const { return run.position + first_row - run.first_row + r; }
-  int64_t spans() const { return num_spans(position(num_rows - 1) + 1); }
-  int64_t row_spans(int64_t r) const { return num_spans(position(r) + 1); }
-  int64_t query(int64_t r, int64_t kv_head) const { return (r * num_kv_heads + kv_head) * group(); }
-  int64_t first_head(int64_t kv_head) const { return (first_kv_head + kv_head) * group(); }
-
-  bf16* score_at(int64_t q, int64_t span) const {
-    return scores + (q * spans() + span) * kKvPageTokens;
-  }
-  SpanStats* stats_at(int64_t q, int64_t span) const { return stats + q * spans() + span; }
-  /// Queries of a span lie together, so that a group's sums are [queries, head_dim].
-  float* partial_at(int64_t q, int64_t span) const {
-    return partials + (std::min(span, partial_spans - 1) * num_queries() + q) * dim();
-  }
-
-  AttentionScratch scratch() const {
-    return AttentionScratch(num_queries(), spans(), partial_spans, dim());
-  }
-  void place(std::byte* memory) {
-    const AttentionScratch sizes = scratch();
-    partials = reinterpret_cast<float*>(memory);
-    stats = reinterpret_cast<SpanStats*>(partials + sizes.partials);
-    scores = reinterpret_cast<bf16*>(partials + sizes.partials + sizes.stats);
-  }
-
-  SpanView span_view(int64_t r, int64_t span, const bf16* rows) const {
-    return {rows, std::min(kKvPageTokens, position(r) + 1 - span * kKvPageTokens), dim()};
-  }
-  /// First pass of row r over a span it reaches.
-  void score(int64_t r, int64_t kv_head, int64_t span) const {
-    const bf16* keys = args.kv.k_row(run.page_table[span], first_kv_head + kv_head, 0);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(dim()));
-    for_each_query_group(group(), [&]<int kQueries>(int64_t first) {
-      const int64_t q = query(r, kv_head) + first;
-      score_span<kQueries>(args.q.row(first_row + r) + (first_head(kv_head) + first) * dim(),
-                           span_view(r, span, keys), scale, score_at(q, span),
-                           spans() * kKvPageTokens, stats_at(q, span), spans());
-    });
-  }
-
-  /// The whole context's maximum and sum, spans in order.
-  SpanStats context_stats(int64_t r, int64_t q) const {
-    const SpanStats* of = stats_at(q, 0);
-    SpanStats all{of[0].max, 0.0f};
-    for (int64_t s = 1; s < row_spans(r); ++s) all.max = std::max(all.max, of[s].max);
-    alignas(64) float weight[kLanes];
-    for (int64_t s = 0; s < row_spans(r); ++s) {
-      store(weight, exp(broadcast(of[s].max - all.max)));
-      all.sum += of[s].sum * weight[0];
-    }
-    return all;
-  }
-
-  /// Second pass of row r over a span it reaches.
-  void add_values(int64_t r, int64_t kv_head, int64_t span) const {
-    const bf16* values = args.kv.v_row(run.page_table[span], first_kv_head + kv_head, 0);
-    for_each_query_group(group(), [&]<int kQueries>(int64_t first) {
-      const int64_t q = query(r, kv_head) + first;
-      SpanStats of[kQueries];
-      for (int n = 0; n < kQueries; ++n) of[n] = context_stats(r, q + n);
-      value_span<kQueries>(score_at(q, span), spans() * kKvPageTokens, of,
-                           span_view(r, span, values), partial_at(q, span));
-    });
-  }
-
-  /// rb(o) * rb(sigmoid(gate)), o the sum of the row's partials.
-  void finish(int64_t r, int64_t kv_head) const {
-    for (int64_t n = 0; n < group(); ++n) {
-      const int64_t head = first_head(kv_head) + n;
-      const bf16* gate = args.qg.row(first_row + r) + 2 * head * dim() + dim();
-      bf16* out = args.out.row(first_row + r) + head * dim();
-      for (int64_t i = 0; i < dim(); i += kLanes) {
-        Vec o = zero();
-        for (int64_t s = 0; s < std::min(partial_spans, row_spans(r)); ++s) {
-          o = add(o, load(partial_at(query(r, kv_head) + n, s) + i));
-        }
-        store(out + i, mul(round_bf16(o), round_bf16(sigmoid(load(gate + i)))));
-      }
-    }
-  }
-
-  void clear_partials() const {
-    std::fill_n(partials, partial_spans * num_queries() * dim(), 0.0f);
-  }
-};
-
 /// All of a tile on one thread, spans outermost: a span's keys serve every row from L2.
 void run_tile(const Tile& tile) {
-  tile.clear_partials();
-  const auto for_each_row_of_spans = [&](auto pass) {
-    for (int64_t span = 0; span < tile.spans(); ++span) {
-      for (int64_t r = 0; r < tile.num_rows; ++r) {
-        if (span < tile.row_spans(r)) pass(r, span);
-      }
-    }
-  };
-  for_each_row_of_spans([&](int64_t r, int64_t span) { tile.score(r, 0, span); });
-  for_each_row_of_spans([&](int64_t r, int64_t span) { tile.add_values(r, 0, span); });
+  prepare_queries(tile);
+  for (int64_t span = 0; span < tile.spans(); ++span) score_span(tile, 0, span);
+  for (int64_t span = 0; span < tile.spans(); ++span) value_span(tile, 0, span);
   for (int64_t r = 0; r < tile.num_rows; ++r) tile.finish(r, 0);
 }
 
@@ -175,7 +68,7 @@ struct Tiling {
 void attend_by_tiles(const Tiling& tiling, OpContext& context) {
   Arena::Scope scope(*context.scratch);
   const AttentionShape& shape = tiling.args.shape;
-  const AttentionScratch sizes(tiling.rows * group_of(shape), tiling.spans, 1, shape.head_dim);
+  const AttentionScratch sizes(1, tiling.rows * group_of(shape), tiling.spans, 1, shape.head_dim);
   const int64_t per_worker = sizes.num_bytes();
   std::byte* memory = context.scratch->take<std::byte>(context.pool->num_threads() * per_worker);
   context.pool->parallel_for(tiling.num_tiles, [&](int64_t index, int worker) {
@@ -198,17 +91,14 @@ void attend_by_spans(const AttentionArgs& args, const RowRun& run, int64_t first
             .partial_spans = 1};
   tile.partial_spans = tile.spans();
   tile.place(context.scratch->take<std::byte>(tile.scratch().num_bytes()));
-  tile.clear_partials();
-  const auto for_each_task = [&](auto pass) {
-    context.pool->parallel_for(tile.spans() * tile.num_kv_heads, [&](int64_t task, int) {
-      const int64_t span = task / tile.num_kv_heads;
-      for (int64_t r = 0; r < num_rows; ++r) {
-        if (span < tile.row_spans(r)) pass(r, task % tile.num_kv_heads, span);
-      }
-    });
-  };
-  for_each_task([&](int64_t r, int64_t kv, int64_t span) { tile.score(r, kv, span); });
-  for_each_task([&](int64_t r, int64_t kv, int64_t span) { tile.add_values(r, kv, span); });
+  prepare_queries(tile);
+  const int64_t num_tasks = tile.spans() * tile.num_kv_heads;
+  context.pool->parallel_for(num_tasks, [&](int64_t task, int) {
+    score_span(tile, task % tile.num_kv_heads, task / tile.num_kv_heads);
+  });
+  context.pool->parallel_for(num_tasks, [&](int64_t task, int) {
+    value_span(tile, task % tile.num_kv_heads, task / tile.num_kv_heads);
+  });
   context.pool->parallel_for(num_rows * tile.num_kv_heads, [&](int64_t task, int) {
     tile.finish(task / tile.num_kv_heads, task % tile.num_kv_heads);
   });

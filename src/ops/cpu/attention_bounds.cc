@@ -6,17 +6,18 @@ namespace sluice {
 
 size_t cpu_attention_scratch_bytes(const OpDims& dims) {
   const AttentionShape& shape = dims.attention;
-  const int64_t spans = num_spans(dims.context_max);
   const int64_t group = shape.num_heads / shape.num_kv_heads;
-  // Any shorter context fits as well: its scores stay within the budget or are one row's.
-  const auto bytes = [&](int64_t heads, bool split) {
-    const int64_t queries = std::max<int64_t>(kScoreBudget / kKvPageTokens, heads * spans);
-    const AttentionScratch flat(queries, 1, split ? 1 : 0, shape.head_dim);
-    const AttentionScratch sums(kTileRowsMax * heads, 0, split ? 0 : 1, shape.head_dim);
-    return flat.num_bytes() + sums.num_bytes() + 2 * static_cast<int64_t>(Arena::kAlignment);
-  };
-  return static_cast<size_t>(
-      std::max(dims.num_threads * bytes(group, false), bytes(shape.num_heads, true)));
+  int64_t by_tiles = 0;
+  int64_t by_spans = 0;
+  // A context's tile shrinks as the context grows, so every length is asked.
+  for (int64_t spans = 1; spans <= num_spans(dims.context_max); ++spans) {
+    const AttentionScratch tile(1, tile_rows(group, spans) * group, spans, 1, shape.head_dim);
+    const AttentionScratch split(shape.num_kv_heads, tile_rows(shape.num_heads, spans) * group,
+                                 spans, spans, shape.head_dim);
+    by_tiles = std::max(by_tiles, tile.num_bytes());
+    by_spans = std::max(by_spans, split.num_bytes());
+  }
+  return static_cast<size_t>(std::max(dims.num_threads * by_tiles, by_spans)) + Arena::kAlignment;
 }
 
 }  // namespace sluice

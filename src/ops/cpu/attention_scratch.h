@@ -12,6 +12,8 @@ namespace sluice {
 inline constexpr int64_t kScoreBudget = int64_t{1} << 20;
 /// Rows of a tile at most: each span's keys and values then serve that many rows from L2.
 inline constexpr int64_t kTileRowsMax = 16;
+/// Queries that share a matrix tile (AMX).
+inline constexpr int64_t kPanelQueries = 16;
 
 inline int64_t num_spans(int64_t context) {
   return (context + kKvPageTokens - 1) / kKvPageTokens;
@@ -20,19 +22,29 @@ inline int64_t num_spans(int64_t context) {
 inline int64_t tile_rows(int64_t heads, int64_t spans) {
   return std::clamp<int64_t>(kScoreBudget / (heads * spans * kKvPageTokens), 1, kTileRowsMax);
 }
+inline int64_t num_panels(int64_t queries) {
+  return (queries + kPanelQueries - 1) / kPanelQueries;
+}
 
-/// Memory of a tile of queries (a query is one head of one row).
+/// Memory of a tile: `kv_heads` times `queries` queries (a query is one head of one row).
 struct AttentionScratch {
-  int64_t scores = 0;    // bf16 [queries, spans * kKvPageTokens]
-  int64_t stats = 0;     // fp32 [queries, spans, 2]: the span's maximum, its sum of exponentials
-  int64_t partials = 0;  // fp32 [queries, partial_spans, head_dim]
+  int64_t scores;    // bf16 [queries, spans * kKvPageTokens]
+  int64_t stats;     // fp32 [2, queries, spans]: maxima of spans, then their sums of exponentials
+  int64_t partials;  // fp32 [partial_spans, queries, head_dim]
+  int64_t panels;    // bf16: the queries as right operands (AMX)
 
-  AttentionScratch(int64_t queries, int64_t spans, int64_t partial_spans, int64_t head_dim)
-      : scores(queries * spans * kKvPageTokens),
-        stats(round_up(queries * spans * 2)),
-        partials(round_up(queries * partial_spans * head_dim)) {}
-  static int64_t round_up(int64_t floats) { return (floats + 15) / 16 * 16; }
-  int64_t num_bytes() const { return 2 * scores + 4 * (stats + partials); }
+  AttentionScratch(int64_t kv_heads, int64_t queries, int64_t spans, int64_t partial_spans,
+                   int64_t head_dim)
+      : scores(kv_heads * queries * spans * kKvPageTokens),
+        stats(kv_heads * queries * 2 * padded(spans)),
+        partials(kv_heads * queries * partial_spans * head_dim),
+        panels(kv_heads * num_panels(queries) * kPanelQueries * head_dim) {}
+  /// Whole vectors.
+  static int64_t padded(int64_t spans) { return (spans + 15) / 16 * 16; }
+  /// head_dim is a multiple of 16, so that every part starts on 32 bytes at least.
+  int64_t num_bytes() const {
+    return (2 * (scores + panels) + 4 * (stats + partials) + 63) / 64 * 64;
+  }
 };
 
 }  // namespace sluice

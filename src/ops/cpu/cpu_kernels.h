@@ -46,6 +46,7 @@ SLUICE_CPU_LINEARS
 
 namespace cpu_amx {
 SLUICE_CPU_LINEARS
+void attention(const AttentionArgs&, OpContext&);
 }  // namespace cpu_amx
 
 #undef SLUICE_CPU_LINEARS

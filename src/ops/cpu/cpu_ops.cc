@@ -14,19 +14,20 @@ Status check_multiple(std::string_view what, int64_t value, int64_t of) {
                      of);
 }
 
-Status check_head_dim(std::string_view what, int64_t dim) {
-  constexpr int64_t kLanes = 16;
+Status check_head_dim(std::string_view what, int64_t dim, int64_t step) {
   constexpr int64_t kHeadDimMax = 256;  // what the kernels keep of a head on their stacks
-  if (dim > 0 && dim % kLanes == 0 && dim <= kHeadDimMax) return {};
-  return unsupported("{} is {}; the CPU backend has kernels for multiples of {} up to {}", what, dim,
-                     kLanes, kHeadDimMax);
+  if (dim > 0 && dim % step == 0 && dim <= kHeadDimMax) return {};
+  return unsupported("{} is {}; the CPU backend has kernels for multiples of {} up to {}", what,
+                     dim, step, kHeadDimMax);
 }
 
 Status check_heads(const OpDims& dims) {
+  constexpr int64_t kLanes = 16;
+  constexpr int64_t kFourTiles = 64;  // of sums, in attention's second pass (AMX)
   SLUICE_RETURN_IF_ERROR(ref_ops().check_shape(dims));
-  SLUICE_RETURN_IF_ERROR(check_head_dim("head_dim", dims.attention.head_dim));
-  SLUICE_RETURN_IF_ERROR(check_head_dim("linear_key_head_dim", dims.gdn.head_k_dim));
-  return check_head_dim("linear_value_head_dim", dims.gdn.head_v_dim);
+  SLUICE_RETURN_IF_ERROR(check_head_dim("head_dim", dims.attention.head_dim, kFourTiles));
+  SLUICE_RETURN_IF_ERROR(check_head_dim("linear_key_head_dim", dims.gdn.head_k_dim, kLanes));
+  return check_head_dim("linear_value_head_dim", dims.gdn.head_v_dim, kLanes);
 }
 
 Status check_shape(const OpDims& dims) {
@@ -34,8 +35,8 @@ Status check_shape(const OpDims& dims) {
   SLUICE_RETURN_IF_ERROR(check_multiple("hidden_size", dims.hidden, kStep));
   SLUICE_RETURN_IF_ERROR(check_multiple("intermediate_size", dims.intermediate, kStep));
   SLUICE_RETURN_IF_ERROR(check_multiple("the GDN value width", dims.gdn.value_width(), kStep));
-  SLUICE_RETURN_IF_ERROR(check_multiple(
-      "the attention width", dims.attention.num_heads * dims.attention.head_dim, kStep));
+  SLUICE_RETURN_IF_ERROR(check_multiple("the attention width",
+                                        dims.attention.num_heads * dims.attention.head_dim, kStep));
   return check_heads(dims);
 }
 
@@ -88,6 +89,7 @@ OpTable table_of(CpuIsa isa) {
   }
   if (isa == CpuIsa::kAmx) {
     SLUICE_SET_LINEARS(t, cpu_amx)
+    t.attention = cpu_amx::attention;
   }
 #endif
   return t;
