@@ -17,7 +17,7 @@ SKIP_NAMES = {"shadow", "shadow-", "gshadow", "gshadow-", "passwd-", "group-", "
 MARKERS = ("<|", "<tool_", "</tool_", "<think>", "</think>", "<tts_")  # texts of the protocol itself must not appear inside a result
 
 
-def head(path, limit=HEAD_BYTES):
+def head(path, limit=HEAD_BYTES, refuse=MARKERS):
     """The first `limit` bytes of a text file in NFC, whole lines; None for a binary file."""
     with open(path, "rb") as f:
         data = f.read(limit + 1)
@@ -32,7 +32,7 @@ def head(path, limit=HEAD_BYTES):
     except UnicodeDecodeError:
         return None
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return None if any(m in text for m in MARKERS) else text
+    return None if any(m in text for m in refuse) else text
 
 
 def collect(root, max_bytes, rng):

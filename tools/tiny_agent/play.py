@@ -26,7 +26,7 @@ def world_of(root):
         for f in files:
             p = os.path.join(base, f)
             if os.path.isfile(p) and os.access(p, os.R_OK):
-                w.add(os.path.normpath(os.path.join(rel, f)), collect_corpus.head(p, 200_000))
+                w.add(os.path.normpath(os.path.join(rel, f)), collect_corpus.head(p, 200_000, ()))
     return w
 
 
