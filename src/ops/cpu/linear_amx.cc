@@ -42,7 +42,7 @@ void run_few(const LinearJob& job, const Panels& x, OpContext& ctx) {
         run_unit_few(job, unit_at(job, range.first),
                      next.empty() ? Unit{} : unit_at(job, next.first), x);
       },
-      [] { _tile_release(); });
+      [] { tile_release(); });
 }
 
 int64_t group_size(const LinearJob& job, int num_threads) {
@@ -55,10 +55,10 @@ void run_many(const LinearJob& job, const Panels& x, OpContext& ctx) {
   for_each_range(
       job, group_size(job, ctx.pool->num_threads()), ctx,
       [&] { configure_tiles(kFullTiles, x.cols); },
-      [&](UnitQueue::Range range, UnitQueue::Range, int worker) {
-        run_group_many(job, range, x, scratch[worker]);
+      [&](UnitQueue::Range range, UnitQueue::Range next, int worker) {
+        run_group_many(job, range, next, x, scratch[worker]);
       },
-      [] { _tile_release(); });
+      [] { tile_release(); });
 }
 
 void run(const LinearJob& job, OpContext& ctx) {

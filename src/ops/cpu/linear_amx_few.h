@@ -17,7 +17,8 @@ struct LineOfRows {
   }
 };
 
-/// Weight lines ahead of those in use: the same tiles further along k, then the worker's next unit.
+/// Weight lines ahead of those in use: the same tiles further along k, then the worker's next unit. For FP8, whose
+/// widening leaves the memory idle otherwise; a BF16 unit's tile loads keep it busy on their own.
 /// Fetches go between the loads, one for one: in bursts they fill the line buffers and the loads wait (measured).
 class Ahead {
  public:
@@ -55,36 +56,30 @@ class Ahead {
   Rows next_[kUnitTiles];
 };
 
-inline void fetch_tile(const LineOfRows& line) {
-  for (int64_t r = 0; r < kOutTile; ++r) line.fetch(r);
-}
-
 /// Sum tiles as stored: [out][cols].
 struct alignas(64) StoredSums {
   float values[kUnitTiles][kOutTile * kPanelRows];
 };
 
 /// sums of a BF16 unit.
-inline void dot_bf16(const Unit& unit, const Panels& x, const Ahead& ahead, StoredSums& sums) {
+inline void dot_bf16(const Unit& unit, const Panels& x, StoredSums& sums) {
   const bool two = unit.tiles[1].num_out > 0;
   const std::byte* w0 = unit.tiles[0].data();
   const std::byte* w1 = two ? unit.tiles[1].data() : nullptr;
   const int64_t stride = unit.tiles[0].row_bytes();
-  _tile_zero(0);
-  if (two) _tile_zero(1);
+  tile_zero<0>();
+  if (two) tile_zero<1>();
   for (int64_t step = 0; step < x.num_in / kTileK; ++step) {
-    _tile_loadd(6, x.tile(0, step), x.cols * 4);
-    fetch_tile(ahead.at(0, step));
-    _tile_loadd(4, w0 + step * kTileRowBytes, stride);
-    _tile_dpbf16ps(0, 4, 6);
+    tile_load<6>(x.tile(0, step), x.cols * 4);
+    tile_load<4>(w0 + step * kTileRowBytes, stride);
+    tile_multiply<0, 4, 6>();
     if (two) {
-      fetch_tile(ahead.at(1, step));
-      _tile_loadd(5, w1 + step * kTileRowBytes, stride);
-      _tile_dpbf16ps(1, 5, 6);
+      tile_load<5>(w1 + step * kTileRowBytes, stride);
+      tile_multiply<1, 5, 6>();
     }
   }
-  _tile_stored(0, sums.values[0], x.cols * 4);
-  if (two) _tile_stored(1, sums.values[1], x.cols * 4);
+  tile_store<0>(sums.values[0], x.cols * 4);
+  if (two) tile_store<1>(sums.values[1], x.cols * 4);
 }
 
 /// total = fma(scale, block, total) over a stored sum tile.
@@ -127,20 +122,20 @@ inline void dot_fp8(const Unit& unit, const Panels& x, const Ahead& ahead, Store
   for (int t = 0; t < num_tiles; ++t) std::fill_n(sums.values[t], kOutTile * x.cols, 0.0f);
   for (int64_t q = 0; q < kBlockSteps; ++q) widen(0, q);
   for (int64_t b = 0; b < num_blocks; ++b) {
-    _tile_zero(0);
-    _tile_zero(1);
+    tile_zero<0>();
+    tile_zero<1>();
     for (int64_t q = 0; q < kBlockSteps; ++q) {
-      _tile_loadd(6, x.tile(0, b * kBlockSteps + q), x.cols * 4);
-      _tile_loadd(4, wide[b % 2][0] + q * kTileElements, kTileRowBytes);
-      _tile_dpbf16ps(0, 4, 6);
+      tile_load<6>(x.tile(0, b * kBlockSteps + q), x.cols * 4);
+      tile_load<4>(wide[b % 2][0] + q * kTileElements, kTileRowBytes);
+      tile_multiply<0, 4, 6>();
       if (num_tiles == 2) {
-        _tile_loadd(5, wide[b % 2][1] + q * kTileElements, kTileRowBytes);
-        _tile_dpbf16ps(1, 5, 6);
+        tile_load<5>(wide[b % 2][1] + q * kTileElements, kTileRowBytes);
+        tile_multiply<1, 5, 6>();
       }
       if (b + 1 < num_blocks) widen(b + 1, q);
     }
-    _tile_stored(0, block[b % 2].values[0], x.cols * 4);
-    _tile_stored(1, block[b % 2].values[1], x.cols * 4);
+    tile_store<0>(block[b % 2].values[0], x.cols * 4);
+    tile_store<1>(block[b % 2].values[1], x.cols * 4);
     if (b > 0) add(b - 1);
   }
   add(num_blocks - 1);
@@ -148,12 +143,11 @@ inline void dot_fp8(const Unit& unit, const Panels& x, const Ahead& ahead, Store
 
 /// The tile registers come and go configured for full tiles.
 inline void dot_unit(const Unit& unit, const Unit& next, const Panels& x, StoredSums& sums) {
-  const Ahead ahead(unit, next);
-  if (unit.tiles[0].is_fp8()) return dot_fp8(unit, x, ahead, sums);
+  if (unit.tiles[0].is_fp8()) return dot_fp8(unit, x, Ahead(unit, next), sums);
   const int64_t num_out[kUnitTiles] = {unit.tiles[0].num_out, unit.tiles[1].num_out};
   const bool edge = num_out[0] != kOutTile || num_out[1] != kOutTile;
   if (edge) configure_tiles(num_out, x.cols);
-  dot_bf16(unit, x, ahead, sums);
+  dot_bf16(unit, x, sums);
   if (edge) configure_tiles(kFullTiles, x.cols);
 }
 

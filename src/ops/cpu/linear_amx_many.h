@@ -3,6 +3,8 @@
 //
 // For a chunk of kChunkK: the unit's weights become 16 KB of tiles in L1 (copied, or widened), and all panels pass by
 // them from L2, two at a time: 2 x 2 sum tiles, one tile load a product. Sums wait in fp32 between chunks (exact).
+// The next chunk's weights are fetched meanwhile. With few panels BF16 weights are read in place: a copy would cost more
+// than it saves.
 
 #include "ops/cpu/linear_amx_tiles.h"
 #include "ops/cpu/linear_amx_widen.h"
@@ -10,12 +12,14 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kChunkK = 256;
+constexpr int64_t kChunkK = 512;
 constexpr int64_t kChunkSteps = kChunkK / kTileK;
 /// x rows whose sums a worker holds at a time, and units it works on together when x does not fit in L2.
 constexpr int64_t kRowsMax = 512;
 constexpr int64_t kGroupUnits = 8;
 constexpr int64_t kPanelsMax = kRowsMax / kPanelRows;
+/// Up to this many panels BF16 weights are not copied.
+constexpr int64_t kPanelsInPlace = 4;
 
 /// A worker's memory.
 struct alignas(64) ManyScratch {
@@ -54,51 +58,60 @@ inline void load_weights(const OutTile& tile, int64_t first_k, int64_t steps, bf
 /// Where the four sum tiles of two panels live; tile t of panel p is at [2 p + t].
 using SumTiles = float * [2 * kUnitTiles];
 
-/// Sum tiles += weights x panels, over `steps` tiles of k.
+/// A tile's weights over a chunk of k: tile s starts at data + s * step, its rows are `stride` bytes apart.
+struct LeftOperand {
+  const bf16* data = nullptr;
+  int64_t stride = kTileRowBytes;
+  int64_t step = kTileElements;
+
+  const bf16* tile(int64_t s) const { return data + s * step; }
+};
+
+/// Sum tiles += weights x panels, over k tiles [first, end) of the chunk.
 template <int kPanels>
-inline void multiply(const bf16* w0, const bf16* w1, const bf16* x0, const bf16* x1,
-                     int64_t steps) {
-  for (int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(6, x0 + s * kTileElements, kTileRowBytes);
-    _tile_loadd(4, w0 + s * kTileElements, kTileRowBytes);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, w1 + s * kTileElements, kTileRowBytes);
-    _tile_dpbf16ps(1, 5, 6);
+inline void multiply(const LeftOperand (&w)[kUnitTiles], const bf16* x0, const bf16* x1,
+                     int64_t first, int64_t end) {
+  for (int64_t s = first; s < end; ++s) {
+    tile_load<6>(x0 + s * kTileElements, kTileRowBytes);
+    tile_load<4>(w[0].tile(s), w[0].stride);
+    tile_multiply<0, 4, 6>();
+    tile_load<5>(w[1].tile(s), w[1].stride);
+    tile_multiply<1, 5, 6>();
     if constexpr (kPanels == 2) {
-      _tile_loadd(7, x1 + s * kTileElements, kTileRowBytes);
-      _tile_dpbf16ps(2, 4, 7);
-      _tile_dpbf16ps(3, 5, 7);
+      tile_load<7>(x1 + s * kTileElements, kTileRowBytes);
+      tile_multiply<2, 4, 7>();
+      tile_multiply<3, 5, 7>();
     }
   }
 }
 
 template <int kPanels>
 inline void zero_sums() {
-  _tile_zero(0);
-  _tile_zero(1);
+  tile_zero<0>();
+  tile_zero<1>();
   if constexpr (kPanels == 2) {
-    _tile_zero(2);
-    _tile_zero(3);
+    tile_zero<2>();
+    tile_zero<3>();
   }
 }
 
 template <int kPanels>
 inline void load_sums(const SumTiles& sums) {
-  _tile_loadd(0, sums[0], kTileRowBytes);
-  _tile_loadd(1, sums[1], kTileRowBytes);
+  tile_load<0>(sums[0], kTileRowBytes);
+  tile_load<1>(sums[1], kTileRowBytes);
   if constexpr (kPanels == 2) {
-    _tile_loadd(2, sums[2], kTileRowBytes);
-    _tile_loadd(3, sums[3], kTileRowBytes);
+    tile_load<2>(sums[2], kTileRowBytes);
+    tile_load<3>(sums[3], kTileRowBytes);
   }
 }
 
 template <int kPanels>
 inline void store_sums(const SumTiles& sums) {
-  _tile_stored(0, sums[0], kTileRowBytes);
-  _tile_stored(1, sums[1], kTileRowBytes);
+  tile_store<0>(sums[0], kTileRowBytes);
+  tile_store<1>(sums[1], kTileRowBytes);
   if constexpr (kPanels == 2) {
-    _tile_stored(2, sums[2], kTileRowBytes);
-    _tile_stored(3, sums[3], kTileRowBytes);
+    tile_store<2>(sums[2], kTileRowBytes);
+    tile_store<3>(sums[3], kTileRowBytes);
   }
 }
 
@@ -112,7 +125,7 @@ inline void add_scaled_tile(const float* block, float scale, float* total) {
 
 /// One chunk of k of a unit's tiles (both of one format), for one or two panels.
 struct Chunk {
-  const bf16* w[kUnitTiles];
+  LeftOperand w[kUnitTiles];
   const float*
       scales[kUnitTiles];  // of the chunk's first block; null for BF16 and for a missing tile
   int64_t steps = 0;
@@ -127,7 +140,7 @@ inline void run_bf16(const Chunk& c, const bf16* x0, const bf16* x1, const SumTi
   } else {
     load_sums<kPanels>(sums);
   }
-  multiply<kPanels>(c.w[0], c.w[1], x0, x1, c.steps);
+  multiply<kPanels>(c.w, x0, x1, 0, c.steps);
   store_sums<kPanels>(sums);
 }
 
@@ -139,9 +152,8 @@ inline void run_fp8(const Chunk& c, const bf16* x0, const bf16* x1, const SumTil
       std::fill_n(sums[i], kOutTile * kPanelRows, 0.0f);
   }
   for (int64_t s = 0; s < c.steps; s += kBlockSteps) {
-    const int64_t at = s * kTileElements;
     zero_sums<kPanels>();
-    multiply<kPanels>(c.w[0] + at, c.w[1] + at, x0 + at, x1 + at, kBlockSteps);
+    multiply<kPanels>(c.w, x0, x1, s, s + kBlockSteps);
     store_sums<kPanels>(blocks);
     for (int i = 0; i < kPanels * kUnitTiles; ++i) {
       const float* scales = c.scales[i % kUnitTiles];
@@ -160,74 +172,136 @@ inline void run_panels(const Chunk& c, const bf16* x0, const bf16* x1, const Sum
   }
 }
 
-/// Adds k tiles [first_step, first_step + steps) of `tiles` (of one format) to the unit's sums of panels [0, panels)
-/// from first_panel on. Slot t of the sums belongs to tiles[t].
-inline void add_chunk(const OutTile (&tiles)[kUnitTiles], int64_t first_step, int64_t steps,
-                      const Panels& x, int64_t first_panel, int64_t panels, ManyScratch& m,
-                      ManyScratch::UnitSums& sums) {
+/// Where a chunk of weights is, for fetching.
+struct ChunkPlace {
+  Unit unit;
+  int64_t first_step = 0;
+  int64_t steps = 0;
+
+  /// Fetches share i of n of the chunk's rows.
+  void fetch(int64_t i, int64_t n) const {
+    for (const OutTile& tile : unit.tiles) {
+      if (tile.num_out == 0) continue;
+      const int64_t step_bytes = tile.is_fp8() ? kTileK : kTileRowBytes;
+      for (int64_t r = i * tile.num_out / n; r < (i + 1) * tile.num_out / n; ++r) {
+        const std::byte* p = tile.data() + r * tile.row_bytes() + first_step * step_bytes;
+        for (int64_t at = 0; at < steps * step_bytes; at += kLine) {
+          _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T1);
+        }
+      }
+    }
+  }
+};
+
+/// The panels a worker passes by the weights, and its memory.
+struct PanelRange {
+  const Panels& x;
+  int64_t first = 0;
+  int64_t count = 0;
+  ManyScratch& m;
+
+  const bf16* tile(int64_t p, int64_t step) const { return x.tile(first + p, step); }
+};
+
+inline LeftOperand left_operand(const OutTile& tile, const ChunkPlace& at, bool in_place,
+                                bf16* buffer) {
+  if (in_place) {
+    const auto* data = reinterpret_cast<const bf16*>(tile.data());
+    return {data + at.first_step * kTileK, tile.row_bytes(), kTileK};
+  }
+  load_weights(tile, at.first_step * kTileK, at.steps, buffer);
+  return {buffer};
+}
+
+inline Chunk make_chunk(const ChunkPlace& at, const PanelRange& panels) {
   Chunk c;
-  c.steps = steps;
-  c.is_first = first_step == 0;
+  c.steps = at.steps;
+  c.is_first = at.first_step == 0;
+  const OutTile(&tiles)[kUnitTiles] = at.unit.tiles;
+  for (const OutTile& tile : tiles) c.is_fp8 = c.is_fp8 || (tile.num_out > 0 && tile.is_fp8());
+  const bool full = tiles[0].num_out == kOutTile && tiles[1].num_out == kOutTile;
+  const bool in_place = !c.is_fp8 && full && panels.count <= kPanelsInPlace;
   for (int t = 0; t < kUnitTiles; ++t) {
-    load_weights(tiles[t], first_step * kTileK, steps, m.weights[t]);
-    c.w[t] = m.weights[t];
-    c.scales[t] = nullptr;
-    if (tiles[t].num_out == 0 || !tiles[t].is_fp8()) continue;
-    c.is_fp8 = true;
-    c.scales[t] = tiles[t].scales() + first_step / kBlockSteps;
+    c.w[t] = left_operand(tiles[t], at, in_place, panels.m.weights[t]);
+    c.scales[t] = c.is_fp8 && tiles[t].num_out > 0 ? tiles[t].scales() + at.first_step / kBlockSteps
+                                                   : nullptr;
   }
-  const auto slot = [&](int64_t p, int t) { return tiles[t].num_out > 0 ? sums[p][t] : m.unused; };
+  return c;
+}
+
+/// Adds a chunk of a unit (whose tiles are of one format) to its sums of all panels.
+inline void add_chunk(const ChunkPlace& at, const ChunkPlace& next, const PanelRange& panels,
+                      ManyScratch::UnitSums& sums) {
+  ManyScratch& m = panels.m;
+  const Chunk c = make_chunk(at, panels);
+  const auto slot = [&](int64_t p, int t) {
+    return at.unit.tiles[t].num_out > 0 ? sums[p][t] : m.unused;
+  };
   const SumTiles blocks = {m.blocks[0], m.blocks[1], m.blocks[2], m.blocks[3]};
-  int64_t p = 0;
-  for (; p + 2 <= panels; p += 2) {
-    const SumTiles at = {slot(p, 0), slot(p, 1), slot(p + 1, 0), slot(p + 1, 1)};
-    run_panels<2>(c, x.tile(first_panel + p, first_step), x.tile(first_panel + p + 1, first_step),
-                  at, blocks);
+  const int64_t pairs = panels.count / 2;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const int64_t p = 2 * i;
+    const SumTiles tiles = {slot(p, 0), slot(p, 1), slot(p + 1, 0), slot(p + 1, 1)};
+    next.fetch(i, pairs);
+    run_panels<2>(c, panels.tile(p, at.first_step), panels.tile(p + 1, at.first_step), tiles,
+                  blocks);
   }
-  if (p < panels) {
-    const SumTiles at = {slot(p, 0), slot(p, 1), nullptr, nullptr};
-    run_panels<1>(c, x.tile(first_panel + p, first_step), nullptr, at, blocks);
+  if (panels.count % 2 != 0) {
+    const int64_t p = panels.count - 1;
+    const SumTiles tiles = {slot(p, 0), slot(p, 1), nullptr, nullptr};
+    run_panels<1>(c, panels.tile(p, at.first_step), nullptr, tiles, blocks);
   }
 }
 
-inline void add_unit_chunk(const Unit& unit, int64_t first_step, int64_t steps, const Panels& x,
-                           int64_t first_panel, int64_t panels, ManyScratch& m,
+inline void add_unit_chunk(const ChunkPlace& at, const ChunkPlace& next, const PanelRange& panels,
                            ManyScratch::UnitSums& sums) {
-  if (!is_mixed(unit))
-    return add_chunk(unit.tiles, first_step, steps, x, first_panel, panels, m, sums);
-  const OutTile first[kUnitTiles] = {unit.tiles[0], {}};
-  const OutTile second[kUnitTiles] = {{}, unit.tiles[1]};
-  add_chunk(first, first_step, steps, x, first_panel, panels, m, sums);
-  add_chunk(second, first_step, steps, x, first_panel, panels, m, sums);
+  if (!is_mixed(at.unit)) return add_chunk(at, next, panels, sums);
+  add_chunk({{{at.unit.tiles[0], {}}}, at.first_step, at.steps}, {}, panels, sums);
+  add_chunk({{{{}, at.unit.tiles[1]}}, at.first_step, at.steps}, next, panels, sums);
 }
 
-inline void finish_panels(const LinearJob& job, const Unit& unit, int64_t first_panel,
-                          int64_t panels, const ManyScratch::UnitSums& stored) {
-  for (int64_t p = 0; p < panels; ++p) {
+inline void finish_panels(const LinearJob& job, const Unit& unit, const PanelRange& panels,
+                          const ManyScratch::UnitSums& stored) {
+  for (int64_t p = 0; p < panels.count; ++p) {
     TileSums sums[kUnitTiles][kPanelRows];
     for (int t = 0; t < kUnitTiles; ++t) transpose_sums(stored[p][t], kPanelRows, sums[t]);
-    const int64_t row = (first_panel + p) * kPanelRows;
+    const int64_t row = (panels.first + p) * kPanelRows;
     finish_unit(job, unit, row, std::min(kPanelRows, job.x.num_rows - row), {sums[0], sums[1]});
   }
 }
 
-/// Units [range.first, range.end), at most kGroupUnits, for all rows.
-inline void run_group_many(const LinearJob& job, UnitQueue::Range range, const Panels& x,
-                           ManyScratch& m) {
-  const int64_t all_panels = ceil_div(job.x.num_rows, kPanelRows);
-  const int64_t all_steps = x.num_in / kTileK;
-  for (int64_t first_panel = 0; first_panel < all_panels; first_panel += kPanelsMax) {
-    const int64_t panels = std::min(kPanelsMax, all_panels - first_panel);
-    for (int64_t step = 0; step < all_steps; step += kChunkSteps) {
-      const int64_t steps = std::min(kChunkSteps, all_steps - step);
-      for (int64_t u = range.first; u < range.end; ++u) {
-        add_unit_chunk(unit_at(job, u), step, steps, x, first_panel, panels, m,
-                       m.sums[u - range.first]);
-      }
-    }
+/// Units [range.first, range.end), at most kGroupUnits, for a range of panels; `after` is what the worker reads next.
+inline void run_group_panels(const LinearJob& job, UnitQueue::Range range, const ChunkPlace& after,
+                             const PanelRange& panels) {
+  const int64_t all_steps = panels.x.num_in / kTileK;
+  const auto place = [&](int64_t unit, int64_t step) {
+    return ChunkPlace{unit_at(job, unit), step, std::min(kChunkSteps, all_steps - step)};
+  };
+  for (int64_t step = 0; step < all_steps; step += kChunkSteps) {
+    const bool last = step + kChunkSteps >= all_steps;
     for (int64_t u = range.first; u < range.end; ++u) {
-      finish_panels(job, unit_at(job, u), first_panel, panels, m.sums[u - range.first]);
+      const ChunkPlace next = u + 1 < range.end ? place(u + 1, step)
+                              : last            ? after
+                                                : place(range.first, step + kChunkSteps);
+      add_unit_chunk(place(u, step), next, panels, panels.m.sums[u - range.first]);
     }
+  }
+  for (int64_t u = range.first; u < range.end; ++u) {
+    finish_panels(job, unit_at(job, u), panels, panels.m.sums[u - range.first]);
+  }
+}
+
+/// The same for all rows.
+inline void run_group_many(const LinearJob& job, UnitQueue::Range range, UnitQueue::Range next,
+                           const Panels& x, ManyScratch& m) {
+  const int64_t all_panels = ceil_div(job.x.num_rows, kPanelRows);
+  const int64_t steps = std::min(kChunkSteps, x.num_in / kTileK);
+  for (int64_t first = 0; first < all_panels; first += kPanelsMax) {
+    const bool last = first + kPanelsMax >= all_panels;
+    ChunkPlace after;
+    if (!last) after = {unit_at(job, range.first), 0, steps};
+    if (last && !next.empty()) after = {unit_at(job, next.first), 0, steps};
+    run_group_panels(job, range, after, {x, first, std::min(kPanelsMax, all_panels - first), m});
   }
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kTileElements = 512;
 constexpr int64_t kBlockSteps = kFp8BlockSize / kTileK;
 constexpr int kLine = 64;
 
-// Tile registers by number, which the intrinsics want as literals: sums 0 to 3, weights 4 and 5, x 6 and 7.
+// Tile registers by number: sums 0 to 3, weights 4 and 5, x 6 and 7.
 constexpr int kNumTiles = 8, kFirstWeightTile = 4, kFirstXTile = 6;
 
 struct alignas(64) TileConfig {
@@ -30,6 +30,34 @@ struct alignas(64) TileConfig {
   uint16_t row_bytes[16] = {};
   uint8_t rows[16] = {};
 };
+
+// Written out because GCC 12's intrinsics do not say that they read memory: it may drop or move the stores that fill a
+// configuration or a widened tile.
+inline void tile_configure(const TileConfig& config) {
+  __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+inline void tile_release() {
+  __asm__ volatile("tilerelease" ::);
+}
+template <int kTile>
+inline void tile_zero() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));
+}
+/// Rows of 64 bytes (or as configured), `stride` bytes apart.
+template <int kTile>
+inline void tile_load(const void* data, int64_t stride) {
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(data), "r"(stride), "i"(kTile) : "memory");
+}
+template <int kTile>
+inline void tile_store(void* data, int64_t stride) {
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(data), "r"(stride), "i"(kTile)
+                   : "memory");
+}
+/// sum += weights x
+template <int kSum, int kWeights, int kX>
+inline void tile_multiply() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kWeights), "i"(kX));
+}
 
 /// Shapes the tile registers for num_out[t] outputs of weight tile t by cols rows of x. Sums 0 and 2 belong to weight
 /// tile 0, 1 and 3 to weight tile 1.
@@ -43,7 +71,7 @@ inline void configure_tiles(const int64_t (&num_out)[kUnitTiles], int64_t cols) 
                                                 : is_weight ? kTileRowBytes
                                                             : 4 * cols);
   }
-  _tile_loadconfig(&config);
+  tile_configure(config);
 }
 
 constexpr int64_t kFullTiles[kUnitTiles] = {kOutTile, kOutTile};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "ops/cpu/vec_math.h"
 #include "ops/linear.h"
@@ -149,42 +150,49 @@ void for_each_unit(const LinearJob& job, OpContext& ctx, Fn fn) {
       nothing);
 }
 
-inline void store_row(const TileSums& sums, bf16* out, int64_t num_out) {
-  bf16 result[kOutTile];
-  for (int64_t n = 0; n < kOutTile; ++n) result[n] = vec_bf16(sums[n]);
-  std::copy_n(result, num_out, out);
-}
-
-inline void add_row(const TileSums& sums, bf16* out, int64_t num_out) {
-  bf16 sum[kOutTile] = {};
-  std::copy_n(out, num_out, sum);
-  for (int64_t n = 0; n < kOutTile; ++n) sum[n] = vec_bf16(to_float(sum[n]) + vec_rb(sums[n]));
-  std::copy_n(sum, num_out, out);
-}
-
-inline void silu_mul_row(const TileSums& gate, const TileSums& up, bf16* out, int64_t num_out) {
-  bf16 result[kOutTile];
-  for (int64_t n = 0; n < kOutTile; ++n) {
-    result[n] = vec_bf16(vec_rb(vec_silu(vec_rb(gate[n]))) * vec_rb(up[n]));
+/// A whole tile's row moves as one vector; the edge's, value by value.
+inline void copy_row(const bf16* from, bf16* to, int64_t num_out) {
+  if (num_out == kOutTile) {
+    std::memcpy(to, from, kOutTile * sizeof(bf16));
+  } else {
+    for (int64_t n = 0; n < num_out; ++n) to[n] = from[n];
   }
-  std::copy_n(result, num_out, out);
+}
+
+template <Finish kFinish>
+inline void finish_row(const TileSums& sums, const TileSums& up, bf16* out, int64_t num_out) {
+  bf16 result[kOutTile] = {};
+  if constexpr (kFinish == Finish::kAddToOut) copy_row(out, result, num_out);
+  for (int64_t n = 0; n < kOutTile; ++n) {
+    if constexpr (kFinish == Finish::kStore) result[n] = vec_bf16(sums[n]);
+    if constexpr (kFinish == Finish::kAddToOut)
+      result[n] = vec_bf16(to_float(result[n]) + vec_rb(sums[n]));
+    if constexpr (kFinish == Finish::kSiluMul) {
+      result[n] = vec_bf16(vec_rb(vec_silu(vec_rb(sums[n]))) * vec_rb(up[n]));
+    }
+  }
+  copy_row(result, out, num_out);
+}
+
+template <Finish kFinish>
+inline void finish_tile(const OutTile& tile, int64_t first_row, int64_t num_rows,
+                        const TileSums* sums, const TileSums* up) {
+  const MatView<bf16>& out = tile.projection->out;
+  for (int64_t r = 0; r < num_rows; ++r) {
+    finish_row<kFinish>(sums[r], up[r], out.row(first_row + r) + tile.first_out, tile.num_out);
+  }
 }
 
 /// Rounds and stores rows [first_row, first_row + num_rows) of a unit from its tiles' sums.
 inline void finish_unit(const LinearJob& job, const Unit& unit, int64_t first_row, int64_t num_rows,
                         const TileSums* const (&sums)[kUnitTiles]) {
-  for (int64_t r = 0; r < num_rows; ++r) {
-    const auto out = [&](int t) {
-      return unit.tiles[t].projection->out.row(first_row + r) + unit.tiles[t].first_out;
-    };
-    if (job.finish == Finish::kSiluMul) {
-      silu_mul_row(sums[0][r], sums[1][r], out(0), unit.tiles[0].num_out);
-      continue;
-    }
-    for (int t = 0; t < kUnitTiles && unit.tiles[t].num_out > 0; ++t) {
-      const auto finish_row = job.finish == Finish::kStore ? store_row : add_row;
-      finish_row(sums[t][r], out(t), unit.tiles[t].num_out);
-    }
+  if (job.finish == Finish::kSiluMul) {
+    return finish_tile<Finish::kSiluMul>(unit.tiles[0], first_row, num_rows, sums[0], sums[1]);
+  }
+  for (int t = 0; t < kUnitTiles && unit.tiles[t].num_out > 0; ++t) {
+    const auto finish =
+        job.finish == Finish::kStore ? finish_tile<Finish::kStore> : finish_tile<Finish::kAddToOut>;
+    finish(unit.tiles[t], first_row, num_rows, sums[t], sums[t]);
   }
 }
 
