@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kResultLinesMax = 12;
+constexpr int kResultLinesMax = 16;
 
 constexpr std::string_view kReset = "\x1b[0m";
 constexpr std::string_view kBold = "\x1b[1m";

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "apps/interrupt.h"
+
 namespace sluice {
 
 constexpr size_t kLineBytesMax = size_t{1} << 20;
@@ -16,6 +18,7 @@ std::optional<std::string> LineReader::next() {
       return line;
     }
     if (buffer_.size() > kLineBytesMax) return std::nullopt;
+    if (!wait_readable(fd_)) return std::nullopt;
     char chunk[4096];
     const ssize_t n = ::read(fd_, chunk, sizeof(chunk));
     if (n < 0) return std::nullopt;

@@ -5,12 +5,12 @@
 
 namespace sluice {
 
-/// Lines from a descriptor. A signal ends the wait.
+/// Lines from a descriptor. An interrupt (interrupt.h) ends the wait.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  /// Without its end. Nothing at the end of the input, after a signal, and for a line over 1 MiB.
+  /// Without its end. Nothing at the end of the input, after an interrupt, and for a line over 1 MiB.
   std::optional<std::string> next();
 
  private:
