@@ -40,7 +40,7 @@ install_packages() {
     fail "apt-get could not install: ${missing[*]}"
 }
 
-# build PRESET TARGET...: configures and builds; prints the log only when that fails.
+# build ROOT PRESET TARGET...: configures and builds; prints the log only when that fails.
 build() {
   local root=$1 preset=$2 log
   shift 2
@@ -48,8 +48,8 @@ build() {
   log="$root/build/$preset/build.log"
   if ! (cd "$root" && cmake --preset "$preset" && cmake --build --preset "$preset" -j "$(nproc)" \
     --target "$@") >"$log" 2>&1; then
-    grep -E 'error|Error|FAILED' "$log" | head -40 >&2 || true
-    tail -n 30 "$log" >&2
-    fail "the build failed; the whole log is in $log"
+    grep -E 'error|Error|FAILED' "$log" | cut -c 1-400 | head -40 >&2 || tail -n 30 "$log" >&2
+    echo "$(basename "$0"): the build failed; the whole log is in $log" >&2
+    return 1
   fi
 }

@@ -5,6 +5,7 @@ import tempfile
 import rules
 
 GOOD = {
+    ".clang-format": "BasedOnStyle: Google\n",
     "src/base/CMakeLists.txt": "sluice_library(base SOURCES a.cc)\n",
     "src/base/a.h": "#pragma once\n/// Says why.\n#include <cstdint>\nint32_t a();\n",
     "src/base/a.cc": '#include "base/a.h"\nint32_t a() { return 1; }  // "exit(1)" is text\n',
@@ -23,6 +24,7 @@ BROKEN = {
     "include_direction": [{"src/base/a.cc": '#include "base/a.h"\n#include "ops/b.h"\n'}, {"src/ops/b.h": '#pragma once\n/// Why.\n#include "model/m.h"\n'},
                           {"src/ops/b.h": '#pragma once\n/// Why.\n#include "b2.h"\n'}, {"src/odd/x.h": "#pragma once\n/// Why.\n"}],
     "headers_compile_alone": [{"src/base/lone.h": "#pragma once\n/// Why.\nstd::string lone();\n"}],
+    "sources_are_formatted": [{"src/base/a.cc": '#include "base/a.h"\n  int  a( );\n'}],
     "headers_are_guarded": [{"src/base/a.h": "/// Why.\nint a();\n"}],
     "headers_are_documented": [{"src/base/a.h": "#pragma once\nint a();\n"}],
     "library_is_silent": [{"src/ops/cpu/linear_x.cc": body} for body in

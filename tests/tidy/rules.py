@@ -99,6 +99,19 @@ def headers_compile_alone(tree):
         yield from filter(None, pool.map(compile_one, alone))
 
 
+def sources_are_formatted(tree):
+    """As clang-format writes them with the tree's .clang-format."""
+    files = [f for f in tree.files if f.endswith((".cc", ".h", ".cu", ".cuh"))]
+
+    def unformatted(batch):
+        out = subprocess.run(["clang-format", "--dry-run", *batch], cwd=tree.root, stderr=subprocess.PIPE, text=True).stderr
+        return sorted({line.split(":")[0] for line in out.splitlines() if "[-Wclang-format-violations]" in line})
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for names in pool.map(unformatted, [files[i:i + 20] for i in range(0, len(files), 20)]):
+            yield from names
+
+
 def headers_are_guarded(tree):
     for name in tree.under("src/", (".h", ".cuh")) + tree.under("tests/", (".h",)):
         if not re.search(r"^#pragma once$", tree.text(name), re.M):
@@ -174,5 +187,5 @@ def no_large_files(tree):
             yield f"{name}: {size} bytes, the limit is {BYTES_MAX}"
 
 
-ALL = [include_direction, headers_compile_alone, headers_are_guarded, headers_are_documented, library_is_silent, files_are_short, kernels_have_logs,
+ALL = [include_direction, headers_compile_alone, sources_are_formatted, headers_are_guarded, headers_are_documented, library_is_silent, files_are_short, kernels_have_logs,
        no_machine_paths, no_marks_of_unfinished_work, floats_are_strict, no_dead_files, no_large_files]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints PASS or FAIL for each rule of the tree and for each rule's control; exit code 1 when one failed. Needs g++ and no package."""
+"""Prints PASS or FAIL for each rule of the tree and for each rule's control; exit code 1 when one failed. Needs g++ and clang-format, and no Python package."""
 import pathlib
 import sys
 
