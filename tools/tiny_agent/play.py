@@ -72,6 +72,7 @@ def main():
     think = "--no-think" not in asks
     tok = tokenizer.load(pathlib.Path(folder))
     m, _ = reference.load_reference(folder, "cuda" if torch.cuda.is_available() else "cpu")
+    m = m if torch.cuda.is_available() else m.float()  # few processors multiply bf16 quickly
     world, messages = world_of(root), []
     for ask in asks:
         if ask == "--no-think":
