@@ -17,6 +17,11 @@
 #include <immintrin.h>
 #endif
 
+// Every object library names its namespace; a header read by itself has the baseline's.
+#if !defined(SLUICE_CPU_NS)
+#define SLUICE_CPU_NS cpu_scalar
+#endif
+
 namespace sluice::SLUICE_CPU_NS {
 
 inline constexpr int64_t kLanes = 16;
