@@ -4,8 +4,7 @@
 #include "ops/cpu/linear_amx_tiles.h"
 #include "ops/cpu/linear_amx_widen.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
 /// The same line of a tile's rows, to be prefetched.
 struct LineOfRows {
@@ -169,5 +168,4 @@ inline void run_unit_few(const LinearJob& job, const Unit& unit, const Unit& nex
   finish_unit(job, unit, 0, job.x.num_rows, {sums[0], sums[1]});
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS

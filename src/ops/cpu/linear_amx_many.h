@@ -9,10 +9,9 @@
 #include "ops/cpu/linear_amx_tiles.h"
 #include "ops/cpu/linear_amx_widen.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
-constexpr int64_t kChunkK = 512;
+constexpr int64_t kChunkK = 256;
 constexpr int64_t kChunkSteps = kChunkK / kTileK;
 /// x rows whose sums a worker holds at a time, and units it works on together when x does not fit in L2.
 constexpr int64_t kRowsMax = 512;
@@ -58,30 +57,34 @@ inline void load_weights(const OutTile& tile, int64_t first_k, int64_t steps, bf
 /// Where the four sum tiles of two panels live; tile t of panel p is at [2 p + t].
 using SumTiles = float * [2 * kUnitTiles];
 
-/// A tile's weights over a chunk of k: tile s starts at data + s * step, its rows are `stride` bytes apart.
-struct LeftOperand {
-  const bf16* data = nullptr;
+/// Both tiles' weights over a chunk of k: k tile s starts `step` elements after the one before, its rows are `stride`
+/// bytes apart.
+struct LeftOperands {
+  const bf16* data[kUnitTiles] = {};
   int64_t stride = kTileRowBytes;
   int64_t step = kTileElements;
-
-  const bf16* tile(int64_t s) const { return data + s * step; }
 };
 
 /// Sum tiles += weights x panels, over k tiles [first, end) of the chunk.
 template <int kPanels>
-inline void multiply(const LeftOperand (&w)[kUnitTiles], const bf16* x0, const bf16* x1,
-                     int64_t first, int64_t end) {
+inline void multiply(const LeftOperands& w, const bf16* x0, const bf16* x1, int64_t first,
+                     int64_t end) {
+  const int64_t stride = w.stride, step = w.step;
+  const bf16* w0 = w.data[0] + first * step;
+  const bf16* w1 = w.data[1] + first * step;
   for (int64_t s = first; s < end; ++s) {
+    tile_load<4>(w0, stride);
+    tile_load<5>(w1, stride);
     tile_load<6>(x0 + s * kTileElements, kTileRowBytes);
-    tile_load<4>(w[0].tile(s), w[0].stride);
+    if constexpr (kPanels == 2) tile_load<7>(x1 + s * kTileElements, kTileRowBytes);
     tile_multiply<0, 4, 6>();
-    tile_load<5>(w[1].tile(s), w[1].stride);
     tile_multiply<1, 5, 6>();
     if constexpr (kPanels == 2) {
-      tile_load<7>(x1 + s * kTileElements, kTileRowBytes);
       tile_multiply<2, 4, 7>();
       tile_multiply<3, 5, 7>();
     }
+    w0 += step;
+    w1 += step;
   }
 }
 
@@ -125,7 +128,7 @@ inline void add_scaled_tile(const float* block, float scale, float* total) {
 
 /// One chunk of k of a unit's tiles (both of one format), for one or two panels.
 struct Chunk {
-  LeftOperand w[kUnitTiles];
+  LeftOperands w;
   const float*
       scales[kUnitTiles];  // of the chunk's first block; null for BF16 and for a missing tile
   int64_t steps = 0;
@@ -203,14 +206,21 @@ struct PanelRange {
   const bf16* tile(int64_t p, int64_t step) const { return x.tile(first + p, step); }
 };
 
-inline LeftOperand left_operand(const OutTile& tile, const ChunkPlace& at, bool in_place,
-                                bf16* buffer) {
-  if (in_place) {
-    const auto* data = reinterpret_cast<const bf16*>(tile.data());
-    return {data + at.first_step * kTileK, tile.row_bytes(), kTileK};
+/// The chunk's weights where they are stored, or in the worker's memory.
+inline LeftOperands left_operands(const ChunkPlace& at, bool in_place, ManyScratch& m) {
+  LeftOperands w;
+  for (int t = 0; t < kUnitTiles; ++t) {
+    const OutTile& tile = at.unit.tiles[t];
+    if (in_place) {
+      w.data[t] = reinterpret_cast<const bf16*>(tile.data()) + at.first_step * kTileK;
+      w.stride = tile.row_bytes();
+      w.step = kTileK;
+    } else {
+      load_weights(tile, at.first_step * kTileK, at.steps, m.weights[t]);
+      w.data[t] = m.weights[t];
+    }
   }
-  load_weights(tile, at.first_step * kTileK, at.steps, buffer);
-  return {buffer};
+  return w;
 }
 
 inline Chunk make_chunk(const ChunkPlace& at, const PanelRange& panels) {
@@ -221,8 +231,8 @@ inline Chunk make_chunk(const ChunkPlace& at, const PanelRange& panels) {
   for (const OutTile& tile : tiles) c.is_fp8 = c.is_fp8 || (tile.num_out > 0 && tile.is_fp8());
   const bool full = tiles[0].num_out == kOutTile && tiles[1].num_out == kOutTile;
   const bool in_place = !c.is_fp8 && full && panels.count <= kPanelsInPlace;
+  c.w = left_operands(at, in_place, panels.m);
   for (int t = 0; t < kUnitTiles; ++t) {
-    c.w[t] = left_operand(tiles[t], at, in_place, panels.m.weights[t]);
     c.scales[t] = c.is_fp8 && tiles[t].num_out > 0 ? tiles[t].scales() + at.first_step / kBlockSteps
                                                    : nullptr;
   }
@@ -305,5 +315,4 @@ inline void run_group_many(const LinearJob& job, UnitQueue::Range range, UnitQue
   }
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS

@@ -10,8 +10,7 @@
 
 #include "ops/cpu/linear_job.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
 constexpr int64_t kPanelRows = 16;  // x rows of a right operand
 constexpr int64_t kTileK = 32;
@@ -154,5 +153,4 @@ inline void transpose_sums(const float* tile, int64_t cols, TileSums* sums) {
   for (int64_t r = 0; r < cols; ++r) _mm512_storeu_si512(sums[r], v[r]);
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS

@@ -9,10 +9,9 @@
 
 #include <cstdint>
 
-#include "base/bf16.h"
+#include "ops/cpu/vec.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
 constexpr float kWidenScale = 0x1p-8f;  // what undoes the widening's factor
 
@@ -71,5 +70,4 @@ inline void widen_row(const uint8_t* codes, int64_t r, bf16* tiles) {
   widen_64(codes + 64, row + 1024, row + 1536);
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS

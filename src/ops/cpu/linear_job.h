@@ -2,20 +2,19 @@
 // What the linears of every instruction set share: a call as a list of units of output rows, the queue that hands them
 // to workers, and what happens to finished sums.
 //
-// Everything here has internal linkage on purpose: each instruction set compiles its own copy.
+// Everything lies in the instruction set's own namespace: each compiles its own copy.
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
-#include "ops/cpu/vec_math.h"
+#include "ops/cpu/vec.h"
 #include "ops/linear.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
 /// Output rows of a tile: what one accumulator row holds.
 constexpr int64_t kOutTile = 16;
+static_assert(kOutTile == kLanes, "a tile's row is finished as one vector");
 /// Tiles of a unit. Two, so that gate and up of the same outputs meet in one unit.
 constexpr int64_t kUnitTiles = 2;
 
@@ -150,28 +149,27 @@ void for_each_unit(const LinearJob& job, OpContext& ctx, Fn fn) {
       nothing);
 }
 
-/// A whole tile's row moves as one vector; the edge's, value by value.
-inline void copy_row(const bf16* from, bf16* to, int64_t num_out) {
-  if (num_out == kOutTile) {
-    std::memcpy(to, from, kOutTile * sizeof(bf16));
-  } else {
-    for (int64_t n = 0; n < num_out; ++n) to[n] = from[n];
+template <Finish kFinish>
+inline Vec finished(Vec sum, Vec up, Vec before) {
+  switch (kFinish) {
+    case Finish::kStore:
+      return sum;
+    case Finish::kAddToOut:
+      return add(before, round_bf16(sum));
+    case Finish::kSiluMul:
+      return mul(round_bf16(silu(round_bf16(sum))), round_bf16(up));
   }
 }
 
 template <Finish kFinish>
 inline void finish_row(const TileSums& sums, const TileSums& up, bf16* out, int64_t num_out) {
-  bf16 result[kOutTile] = {};
-  if constexpr (kFinish == Finish::kAddToOut) copy_row(out, result, num_out);
-  for (int64_t n = 0; n < kOutTile; ++n) {
-    if constexpr (kFinish == Finish::kStore) result[n] = vec_bf16(sums[n]);
-    if constexpr (kFinish == Finish::kAddToOut)
-      result[n] = vec_bf16(to_float(result[n]) + vec_rb(sums[n]));
-    if constexpr (kFinish == Finish::kSiluMul) {
-      result[n] = vec_bf16(vec_rb(vec_silu(vec_rb(sums[n]))) * vec_rb(up[n]));
-    }
+  const bool adds = kFinish == Finish::kAddToOut;
+  if (num_out == kOutTile) {
+    store(out, finished<kFinish>(load(sums), load(up), adds ? load(out) : zero()));
+  } else {
+    const Vec before = adds ? load_first(out, num_out) : zero();
+    store_first(out, finished<kFinish>(load(sums), load(up), before), num_out);
   }
-  copy_row(result, out, num_out);
 }
 
 template <Finish kFinish>
@@ -215,5 +213,4 @@ void run_gate_up(const GateUpArgs& args, OpContext& ctx, Run run) {
   run(LinearJob{args.x, both, Finish::kSiluMul}, ctx);
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS

@@ -3,10 +3,9 @@
 
 #include <immintrin.h>
 
-#include "base/bf16.h"
+#include "ops/cpu/vec.h"
 
-namespace sluice {
-namespace {
+namespace sluice::SLUICE_CPU_NS {
 
 #if defined(__AVX512BF16__)
 constexpr int kLaneStep = 32;
@@ -95,5 +94,4 @@ inline void widen_e4m3(const uint8_t* codes, int64_t count, bf16* out) {
   }
 }
 
-}  // namespace
-}  // namespace sluice
+}  // namespace sluice::SLUICE_CPU_NS
