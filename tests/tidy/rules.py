@@ -41,7 +41,11 @@ class Tree:
         return found
 
     def text(self, name):
-        return (self.root / name).read_text(encoding="utf-8", errors="replace")
+        """Empty for a file that is gone since it was listed: people edit while this runs."""
+        try:
+            return (self.root / name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def under(self, folder, suffixes):
         return [f for f in self.files if f.startswith(folder) and f.endswith(suffixes)]
