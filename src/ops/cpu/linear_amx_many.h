@@ -206,6 +206,14 @@ struct PanelRange {
   const bf16* tile(int64_t p, int64_t step) const { return x.tile(first + p, step); }
 };
 
+/// Outputs are far apart, a row of the result each: fetched for writing while the last products run.
+inline void fetch_outputs(const Unit& unit, int64_t first_row, int64_t num_rows) {
+  const MatView<bf16>& out = unit.tiles[0].projection->out;
+  const int64_t end = std::min(first_row + num_rows, out.num_rows);
+  for (int64_t r = first_row; r < end; ++r)
+    __builtin_prefetch(out.row(r) + unit.tiles[0].first_out, 1);
+}
+
 /// The chunk's weights where they are stored, or in the worker's memory.
 inline LeftOperands left_operands(const ChunkPlace& at, bool in_place, ManyScratch& m) {
   LeftOperands w;
@@ -253,6 +261,9 @@ inline void add_chunk(const ChunkPlace& at, const ChunkPlace& next, const PanelR
     const int64_t p = 2 * i;
     const SumTiles tiles = {slot(p, 0), slot(p, 1), slot(p + 1, 0), slot(p + 1, 1)};
     next.fetch(i, pairs);
+    if (at.first_step + at.steps == panels.x.num_in / kTileK) {
+      fetch_outputs(at.unit, (panels.first + p) * kPanelRows, 2 * kPanelRows);
+    }
     run_panels<2>(c, panels.tile(p, at.first_step), panels.tile(p + 1, at.first_step), tiles,
                   blocks);
   }
