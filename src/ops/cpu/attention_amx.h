@@ -24,31 +24,31 @@ inline void use_full_tiles() {
     config.rows[i] = 16;
     config.row_bytes[i] = 64;
   }
-  _tile_loadconfig(&config);
+  tile_configure(config);
 }
 
 /// sums[4][16 tokens][16 queries] of 64 keys from `k` on against a panel.
 inline void score_tiles(const bf16* k, int64_t dim, const bf16* panel, float* sums) {
   const int64_t stride = dim * static_cast<int64_t>(sizeof(bf16));
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int64_t i = 0; i < dim; i += kStep) {
-    _tile_loadd(4, panel + i * kPanelQueries, kTileRowBytes);
-    _tile_loadd(5, k + i, stride);
-    _tile_dpbf16ps(0, 5, 4);
-    _tile_loadd(6, k + 16 * dim + i, stride);
-    _tile_dpbf16ps(1, 6, 4);
-    _tile_loadd(7, k + 32 * dim + i, stride);
-    _tile_dpbf16ps(2, 7, 4);
-    _tile_loadd(5, k + 48 * dim + i, stride);
-    _tile_dpbf16ps(3, 5, 4);
+    tile_load<4>(panel + i * kPanelQueries, kTileRowBytes);
+    tile_load<5>(k + i, stride);
+    tile_multiply<0, 5, 4>();
+    tile_load<6>(k + 16 * dim + i, stride);
+    tile_multiply<1, 6, 4>();
+    tile_load<7>(k + 32 * dim + i, stride);
+    tile_multiply<2, 7, 4>();
+    tile_load<5>(k + 48 * dim + i, stride);
+    tile_multiply<3, 5, 4>();
   }
-  _tile_stored(0, sums, kSumStride);
-  _tile_stored(1, sums + 256, kSumStride);
-  _tile_stored(2, sums + 512, kSumStride);
-  _tile_stored(3, sums + 768, kSumStride);
+  tile_store<0>(sums, kSumStride);
+  tile_store<1>(sums + 256, kSumStride);
+  tile_store<2>(sums + 512, kSumStride);
+  tile_store<3>(sums + 768, kSumStride);
 }
 
 /// dots[query][token] of 16 tokens from their sums.
@@ -64,26 +64,26 @@ inline void value_tiles(const bf16* p, const bf16* v, int64_t num_tokens, int64_
                         float* sums) {
   constexpr int64_t kStrideP = kKvPageTokens * static_cast<int64_t>(sizeof(bf16));
   constexpr int64_t kStrideSums = 4 * kSumStride;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
   for (int64_t t = 0; t < num_tokens; t += kStep) {
     const bf16* step = v + t * dim;
-    _tile_loadd(4, p + t, kStrideP);
-    _tile_loadd(5, step, kTileRowBytes);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_loadd(6, step + kTileElements, kTileRowBytes);
-    _tile_dpbf16ps(1, 4, 6);
-    _tile_loadd(7, step + 2 * kTileElements, kTileRowBytes);
-    _tile_dpbf16ps(2, 4, 7);
-    _tile_loadd(5, step + 3 * kTileElements, kTileRowBytes);
-    _tile_dpbf16ps(3, 4, 5);
+    tile_load<4>(p + t, kStrideP);
+    tile_load<5>(step, kTileRowBytes);
+    tile_multiply<0, 4, 5>();
+    tile_load<6>(step + kTileElements, kTileRowBytes);
+    tile_multiply<1, 4, 6>();
+    tile_load<7>(step + 2 * kTileElements, kTileRowBytes);
+    tile_multiply<2, 4, 7>();
+    tile_load<5>(step + 3 * kTileElements, kTileRowBytes);
+    tile_multiply<3, 4, 5>();
   }
-  _tile_stored(0, sums, kStrideSums);
-  _tile_stored(1, sums + 16, kStrideSums);
-  _tile_stored(2, sums + 32, kStrideSums);
-  _tile_stored(3, sums + 48, kStrideSums);
+  tile_store<0>(sums, kStrideSums);
+  tile_store<1>(sums + 16, kStrideSums);
+  tile_store<2>(sums + 32, kStrideSums);
+  tile_store<3>(sums + 48, kStrideSums);
 }
 
 /// Two tokens' values of 32 dims as rows of two right operands: pairs (a, b) by dim.
