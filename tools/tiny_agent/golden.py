@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import numpy as np
+import safetensors.numpy
 import torch
 
 import chat
@@ -64,12 +65,13 @@ def main():
         top = logits.float().topk(TOP, -1)
         new = m.generate(x, attention_mask=torch.ones_like(x), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=tok.token_to_id("<|endoftext|>"))[0, len(ids):]
         case = f"prefix_{len(ids)}"
-        np.savez_compressed(out / f"{case}.npz", ids=np.array(ids, np.int32), top_ids=top.indices.cpu().numpy().astype(np.int16), top_logits=top.values.cpu().numpy().astype(np.float32), last_logits=logits[-1].float().cpu().numpy(), greedy=new.cpu().numpy().astype(np.int32))
-        cases.append({"file": f"{case}.npz", "session": name, "message": turn, "tokens": len(ids)})
+        arrays = {"ids": np.array(ids, np.int32), "top_ids": top.indices.cpu().numpy().astype(np.int32), "top_logits": top.values.cpu().numpy().astype(np.float32), "last_logits": logits[-1].float().cpu().numpy(), "greedy": new.cpu().numpy().astype(np.int32)}
+        safetensors.numpy.save_file(arrays, out / f"{case}.safetensors")
+        cases.append({"file": f"{case}.safetensors", "session": name, "message": turn, "tokens": len(ids)})
     manifest = {"oracle": f"transformers {transformers.__version__}, torch {torch.__version__}", "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "command": "golden.py models/tiny-agent tools/tiny_agent/heldout.jsonl tests/golden/tiny_agent",
                 "weights": "FP8 blocks dequantised to bf16", "compute": "bf16, eager attention, torch chunk rule for the prefix, torch one-token rule for the greedy tokens (eos suppressed)", "greedy_ties": "lowest id", "checkpoint_sha256": checkpoint_hash(folder),
                 "checkpoint_hash_rule": "sha256 over lines 'NAME SHA256' of *.safetensors, config.json, tokenizer.json, chat_template.jinja in name order",
-                "arrays": {"ids": "int32 [n]", "top_ids": "int16 [n, 8]", "top_logits": "float32 [n, 8]", "last_logits": "float32 [vocab]", "greedy": "int32 [32]"}, "cases": cases}
+                "arrays": {"ids": "int32 [n]", "top_ids": "int32 [n, 8]", "top_logits": "float32 [n, 8]", "last_logits": "float32 [vocab]", "greedy": "int32 [32]"}, "cases": cases}
     (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     print(json.dumps(cases))
 
