@@ -16,6 +16,7 @@
 #include "engine/backend.h"
 #include "model/checkpoint.h"
 #include "model/safetensors.h"
+#include "tokenizer/tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -100,6 +101,12 @@ int32_t argmax(const std::vector<float>& row) {
   return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
+int32_t argmax(const bf16* row, int64_t size) {
+  std::vector<float> widened;
+  for (int64_t i = 0; i < size; ++i) widened.push_back(to_float(row[i]));
+  return argmax(widened);
+}
+
 struct Agreement {
   double rms = 0.0;         // of the differences of the oracle's top logits
   int64_t num_flips = 0;    // positions whose top-1 differs
@@ -160,6 +167,92 @@ TEST(TinyAgentGolden, GreedyContinuationIsOursUpToTheMargin) {
       EXPECT_LT(behind, kMarginLimit) << golden.file << " token " << i;
     }
   }
+}
+
+/// Which ids the model wrote: behind the generation prompt, up to and with "<|im_end|>".
+std::vector<bool> written_by_model(const std::vector<int32_t>& ids) {
+  const Tokenizer tokenizer = *Tokenizer::load(kModel, TokenizerOptions());
+  const std::vector<int32_t> opening =
+      tokenizer.encode("<|im_start|>assistant\n<think>\n", AddedTokens::kMatch);
+  const int32_t end = *tokenizer.added_token_id("<|im_end|>");
+  std::vector<bool> written(ids.size());
+  bool inside = false;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    written[i] = inside;
+    if (ids[i] == end) inside = false;
+    if (i + 1 >= opening.size() &&
+        std::equal(opening.begin(), opening.end(),
+                   ids.begin() + static_cast<int64_t>(i + 1 - opening.size()))) {
+      inside = true;
+    }
+  }
+  return written;
+}
+
+/// Share of the model's own tokens that the draft head, one position earlier, names as the target does.
+double draft_agreement(const ModelWeights& weights) {
+  int64_t num_tokens = 0;
+  int64_t num_equal = 0;
+  for (const Golden& golden : load_goldens()) {
+    ThreadPool pool(0);
+    StatePool state = *StatePool::create(weights.config, {2, kContext / kKvPageTokens, kContext});
+    Forward forward =
+        *Forward::create(weights, **cpu_ops(best_cpu_isa()), pool, {kRows, kRows, kContext});
+    Sequence sequence = *state.open();
+    SLUICE_CHECK(state.reserve(&sequence, static_cast<int64_t>(golden.ids.size())).ok());
+    const std::vector<bool> written = written_by_model(golden.ids);
+    std::vector<int32_t> target_says(golden.ids.size());
+    std::vector<int32_t> draft_says(golden.ids.size() + 1);
+    for (size_t first = 0; first + 1 < golden.ids.size();) {
+      const auto count =
+          static_cast<int32_t>(std::min<size_t>(kRows, golden.ids.size() - 1 - first));
+      std::vector<int32_t> wanted;
+      for (int32_t i = 0; i < count; ++i) wanted.push_back(i);
+      const std::span<const int32_t> ids(golden.ids);
+      const RowRun run = state.next_run(sequence, 0, count);
+      const StepOutput target = forward.forward_rows(
+          {ids.subspan(first, static_cast<size_t>(count)), {&run, 1}, GdnForm::kStep, wanted},
+          state);
+      for (int32_t i = 0; i < count; ++i)
+        target_says[first + static_cast<size_t>(i) + 1] =
+            argmax(target.logits.row(i), target.logits.num_cols);
+      const StepOutput draft = forward.mtp_rows(
+          {target.hidden, ids.subspan(first + 1, static_cast<size_t>(count)), {&run, 1}, wanted},
+          state);
+      for (int32_t i = 0; i < count; ++i)
+        draft_says[first + static_cast<size_t>(i) + 2] =
+            argmax(draft.logits.row(i), draft.logits.num_cols);
+      state.advance(&sequence, count, false);
+      first += static_cast<size_t>(count);
+    }
+    state.close(&sequence);
+    for (size_t i = 2; i < golden.ids.size(); ++i) {
+      if (!written[i]) continue;
+      ++num_tokens;
+      num_equal += draft_says[i] == target_says[i] ? 1 : 0;
+    }
+  }
+  SLUICE_CHECK_GT(num_tokens, 100);
+  return static_cast<double>(num_equal) / static_cast<double>(num_tokens);
+}
+
+TEST(TinyAgentGolden, DraftHeadAgreesWithTheTargetAndWrongWiringDoesNot) {
+  ModelWeights weights = model().weights;
+  const double right = draft_agreement(weights);
+  // The hidden half in the embedding half's place and the other way round: the norms' weights go along.
+  std::vector<bf16> swapped(static_cast<size_t>(weights.mtp->fc.num_out * weights.mtp->fc.num_in));
+  const int64_t hidden = weights.config.hidden_size;
+  for (int64_t row = 0; row < weights.mtp->fc.num_out; ++row) {
+    const bf16* from = static_cast<const bf16*>(weights.mtp->fc.data) + row * 2 * hidden;
+    bf16* to = swapped.data() + row * 2 * hidden;
+    std::copy_n(from + hidden, hidden, to);
+    std::copy_n(from, hidden, to + hidden);
+  }
+  weights.mtp->fc.data = swapped.data();
+  const double wrong = draft_agreement(weights);
+  std::printf("draft agreement %.4f; halves swapped %.4f\n", right, wrong);
+  EXPECT_GE(right, 0.9);
+  EXPECT_LT(wrong, 0.2);
 }
 
 TEST(TinyAgentGolden, WrongEnginesAreRejected) {
