@@ -1,7 +1,7 @@
 """Training rows: sessions rendered, encoded and packed by worker processes into numbered shard files; the trainer reads them in order.
 
 A row is uint16: the token id, with the top bit set where the model has to learn the token (what the assistant itself writes).
-Sessions are never cut; a row is filled up with <|endoftext|>. Shard i of a length holds the sessions of the seeds i * PER_SHARD and following.
+A session longer than a row ends after its last whole assistant turn that fits; a row is filled up with <|endoftext|>. Shard i of a length holds the sessions of the seeds i * PER_SHARD and following.
 """
 import hashlib
 import os
@@ -29,6 +29,14 @@ def encode(tok, e, end_id):
     return np.append(ids, np.uint16(end_id))
 
 
+def fit(doc, length, turn_end):
+    """The session, or its part up to the last assistant turn that leaves room for a line end and <|endoftext|>; None when no turn fits."""
+    if len(doc) <= length:
+        return doc
+    ends = np.flatnonzero(doc[: length - 2] == (turn_end | LEARN))
+    return np.append(doc[: ends[-1] + 2], doc[-1]) if len(ends) else None
+
+
 def pack(docs, length, fill):
     """Whole sessions into rows, longest first into the first row with room."""
     rows, room = [], []
@@ -48,9 +56,9 @@ def pack(docs, length, fill):
 
 
 def make_shard(tok, index, length):
-    end = tok.token_to_id("<|endoftext|>")
+    end, turn_end = tok.token_to_id("<|endoftext|>"), tok.token_to_id("<|im_end|>")
     docs = [encode(tok, episode.session(SEEDS[length] + index * PER_SHARD + i), end) for i in range(PER_SHARD)]
-    rows = pack([d for d in docs if len(d) <= length], length, end)
+    rows = pack([d for d in (fit(x, length, turn_end) for x in docs) if d is not None], length, end)
     np.random.default_rng(index).shuffle(rows)
     return rows
 

@@ -38,7 +38,7 @@ def parse():
     p.add_argument("--long-from", type=float, default=0.72, help="fraction of the run after which rows are 8,192 tokens instead of 2,048")
     p.add_argument("--quant-from", type=float, default=0.6, help="fraction of the run after which fake quantisation begins")
     p.add_argument("--lr", type=float, default=2e-3)
-    p.add_argument("--workers", type=int, default=14)
+    p.add_argument("--workers", type=int, default=10)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--attention", default="flash")
     p.add_argument("--init", help="an exported model to go on from")
@@ -50,7 +50,7 @@ def parse():
 
 def feeder(args, end_id, digest, out):
     """Prepares batches in a thread: pinned host tensors, so that a step never waits for Python."""
-    for length, until, depth in ((2048, args.long_from, 2), (8192, 1.0, 3)):
+    for length, until, depth in ((2048, args.long_from, 1), (8192, 1.0, 3)):
         rows, count = data.stream(args.work, length, digest, args.first_shard * (4 if length == 2048 else 1)), TOKENS // length
         while progress.done < until:
             ids, age, cum, tgt = data.batch(np.stack([next(rows) for _ in range(count)]), end_id, depth)

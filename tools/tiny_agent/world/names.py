@@ -99,6 +99,20 @@ def file_name(r, exts=None):
     return f"{stem(r)}.{r.choice(exts or (CODE_EXT + TEXT_EXT + TEXT_EXT))}"
 
 
+def series(r):
+    """Names that differ little: numbered files, dated logs, releases, a family of modules."""
+    ext, a, b = r.choice(CODE_EXT + TEXT_EXT + TEXT_EXT), word(r), word(r)
+    k, count = r.random(), r.choice([4, 6, 10, 16, 26, 38])
+    if k < 0.3:
+        first, wide, sep = r.choice([0, 1, r.randint(2, 900)]), r.choice([1, 2, 3, 4]), r.choice(["", "-", "_", "."])
+        return [f"{a}{sep}{i:0{wide}d}.{ext}" for i in range(first, first + count)]
+    if k < 0.5:
+        return list({f"{a}{r.choice(['-', ''])}{r.randint(0, 3)}.{r.randint(0, 9)}.{r.randint(0, 12)}{r.choice(['', '', '.' + str(r.randint(0, 9))])}.{ext}": 0 for _ in range(count)})
+    if k < 0.65:
+        return list({f"{a}-{r.randint(2024, 2026)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}.{ext}": 0 for _ in range(count)})
+    return list({f"{a}{r.choice(['_', '_', '-', ''])}{word(r)[:r.randint(1, 9)]}{r.choice(['', '', '_' + b])}.{ext}": 0 for _ in range(count)})
+
+
 def dir_name(r):
     k = r.random()
     if k < 0.45:

@@ -9,6 +9,7 @@ from .tools import schema
 VERBS = "get fetch compute convert send create delete update check start stop list find book schedule translate count rename restart measure show load open close scan verify order cancel register resolve export import archive plan render merge rank rate query".split()
 NOUNS = "weather forecast,shipping rate,exchange rate,calendar event,user profile,order status,flight,train connection,song,recipe,invoice,sensor reading,stock price,translation,reminder,ticket,job,container,backup,report,device,room,parcel,contact,playlist,message,task,route,image,chart,address,token,account balance,holiday list,build,pipeline,deployment,certificate,domain record,printer,light,thermostat,temperature,unit,distance,time zone,word,page,article,database table,branch".split(",")
 PARAMS = "city country date id name count limit user unit mode level size color language format amount from_date to_date target source title priority status key region code tag width height depth speed max_items min_score start end page room address subject note owner channel volume".split()
+SAME = [set(x.split()) for x in ("get fetch show load open read query find", "compute convert count measure rate rank", "create register plan schedule book order", "delete stop close cancel", "update rename merge restart", "check verify scan", "export archive render send")]  # verbs that could mean one another
 FLAGS = "verbose force dry_run recursive urgent quiet archived include_hidden notify public cached strict detailed".split()
 
 
@@ -63,16 +64,28 @@ class Param:
         return name + glue + text
 
 
+def alike(a, b):
+    return a == b or any(a in x and b in x for x in SAME)
+
+
 class Tool:
+    """A tool unlike those taken: its description says what it does, in words that no other's could mean. Part of them share a verb or a noun with one taken."""
+
     def __init__(self, r, taken=()):
-        self.verb, self.noun = r.choice(VERBS), r.choice(NOUNS) if r.random() < 0.75 else f"{n.word(r)} {n.word(r)}"
+        while True:
+            self.verb, self.noun = r.choice(VERBS), r.choice(NOUNS) if r.random() < 0.75 else f"{n.word(r)} {n.word(r)}"
+            if taken and r.random() < 0.35:
+                t = r.choice(taken)
+                self.verb, self.noun = (t.verb, self.noun) if r.random() < 0.5 else (self.verb, t.noun)
+            if not any(t.noun == self.noun and alike(t.verb, self.verb) for t in taken):
+                break
+        taken = [t.name for t in taken]
         while True:
             base = [self.verb] + self.noun.split()
             k = r.random()
             self.name = "_".join(base) if k < 0.5 else base[0] + "".join(x.capitalize() for x in base[1:]) if k < 0.65 else f"{n.word(r)}_{base[0]}" if k < 0.8 else n.code_ident(r)
             if self.name not in taken:
                 break
-            self.noun = f"{n.word(r)} {n.word(r)}"
         self.what = f"{self.verb} the {self.noun}"
         self.params = []
         for _ in range(r.choice([0, 1, 1, 1, 2, 2, 3, 4])):
@@ -103,10 +116,13 @@ class Tool:
             return head + (" where " if glue == " is " else r.choice([" with ", " for ", " with "])) + tail + r.choice([".", ""])
         return head + r.choice([": {}", " ({})", " with {}", ", {}"]).format(r.choice([", ", "; "]).join(parts)) + r.choice([".", ""])
 
-    def thought(self, args):
-        if not args:
-            return f"{self.name} can do this. It needs no parameters."
-        return f"{self.name} can do this. " + ", ".join(f"{k} is {jval(v)}" for k, v in args.items()) + "."
+    def thought(self, args, start=None):
+        """Names the tool, then goes through its schema: what is required, and each parameter as the request has it."""
+        head = f"{start or f'The request is to {self.what}.'} {self.name} can do this."
+        if not self.params:
+            return head + " It takes no parameters."
+        required = [p.name for p in self.params if p.required]
+        return f"{head} It needs {', '.join(required) or 'nothing'}. " + ", ".join(f"{p.name} is {jval(args[p.name]) if p.name in args else 'not given'}" for p in self.params) + "."
 
 
 def result(r):
@@ -164,11 +180,11 @@ def t_missing(s, tools):
     args = tool.draw(r)
     gone = r.choice([p for p in tool.params if p.required and p.kind in ("string", "integer")])
     s.user(tool.request(r, {k: v for k, v in args.items() if k != gone.name}))
-    s.say(f"{tool.name} needs {gone.name}.", f"Which {gone.name} shall I use?")
+    s.say(f"{tool.thought({k: v for k, v in args.items() if k != gone.name})} {gone.name} is missing.", f"Which {gone.name} shall I use?")
     v = str(args[gone.name])
     s.user(r.choice(["{v}", "Use {v}.", "{v} please", "{k} is {v}", "Take {v}."]).format(v=f'"{v}"' if " " in v or v.endswith(".") else v, k=gone.name))
     text, _ = result(r)
-    s.call_raw(tool.thought(args), [(tool.name, args)], [text])
+    s.call_raw(tool.thought(args, f"The user gives {gone.name}."), [(tool.name, args)], [text])
     report(s, text)
     return True
 
@@ -185,7 +201,7 @@ def t_pair(s, tools):
         return False
     s.user(ph.say(r, ["{w} for {a} and for {b}.", "{w} for {a} and {b}.", "{w} for both {a} and {b}."], w=tool.what[0].upper() + tool.what[1:], a=a, b=b))
     outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
-    s.call_raw(f"{tool.name} can do this. I need two calls: {p.name} is {a}, and {p.name} is {b}.", [(tool.name, {p.name: a}), (tool.name, {p.name: b})], outs)
+    s.call_raw(f"The request is to {tool.what}. {tool.name} can do this. I need two calls: {p.name} is {a}, and {p.name} is {b}.", [(tool.name, {p.name: a}), (tool.name, {p.name: b})], outs)
     s.say("I have both results.", f"The results are:\n{fenced(f'{x}: {y}' for x, y in zip((a, b), outs))}")
     return True
 
@@ -199,7 +215,7 @@ def t_two_tools(s, tools):
     aa, ab = a.draw(r), b.draw(r)
     s.user(a.request(r, aa).rstrip(".") + r.choice(["; and also ", ". Also ", " and then "]) + (lambda x: x[0].lower() + x[1:])(b.request(r, ab, False)))
     outs = [n.sentence(r, 2, 6) if r.random() < 0.5 else n.value(r) for _ in range(2)]
-    s.call_raw(a.thought(aa) + "\n" + b.thought(ab), [(a.name, aa), (b.name, ab)], outs)
+    s.call_raw(a.thought(aa) + "\n" + b.thought(ab, f"The request is also to {b.what}."), [(a.name, aa), (b.name, ab)], outs)
     s.say("I have both results.", f"The results are:\n{fenced(f'{t.name}: {y}' for t, y in zip((a, b), outs))}")
     return True
 
@@ -224,12 +240,10 @@ def t_chain(s, tools):
 
 def t_none(s, tools):
     """A request that no offered tool can do."""
-    other = Tool(s.r)
-    if any(t.noun == other.noun or t.verb == other.verb for t in tools):
-        return False
+    other = Tool(s.r, tools)
     s.user(other.request(s.r, other.draw(s.r), False))
-    s.say("No tool can do this.", "I cannot do that with my tools.")
+    s.say(f"The request is to {other.what}. No tool can do this.", "I cannot do that with my tools.")
     return True
 
 
-TASKS = {t_one: 10, t_missing: 2, t_pair: 2, t_two_tools: 2, t_chain: 2, t_none: 1.5}
+TASKS = {t_one: 10, t_missing: 4, t_pair: 1.5, t_two_tools: 2.5, t_chain: 2, t_none: 3}

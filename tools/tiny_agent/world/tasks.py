@@ -258,7 +258,7 @@ def bare_is_listed(s, path):
 
 def maybe_wrong(s, said, call, path):
     """Now and then the user has the name wrong."""
-    if s.r.random() < 0.12 and said == call == path:
+    if s.r.random() < 0.16 and said == call == path:
         w = misspelled(s.r, path)
         if w and w not in s.world.files and w not in s.world.dirs:
             return ph.quoted(s.r, w), w
@@ -381,7 +381,8 @@ def t_exists(s):
     if got:
         path, items, _ = got
         hit = next((x for x in items if x.rstrip("/") == name), None)
-        s.say("I will look for the name in the listing.", f"Yes, {here(path)} has {hit}." if hit else f"No, there is no {name} in {here(path)}.")
+        where = f"{name} is " + ("not in" if not hit else "a directory in" if hit.endswith("/") else "in")
+        s.say(f"I will look for the name in the listing. {where} it.", f"{where} {here(path)}.")
     return True
 
 
@@ -479,7 +480,7 @@ def t_first_n(s):
     got = ask_file(s, FIRST_N_ASK, k=k)
     if got:
         path, lines, _ = got
-        s.say(f"I will quote {k} lines." if len(lines) >= k else "The file has fewer lines.", f"{path} begins:\n{fenced(lines[:k])}")
+        s.say(f"I will quote the first {k} lines.", f"{path} begins:\n{fenced(lines[:k])}")
     return got is not None
 
 
@@ -642,19 +643,19 @@ def t_value(s):
     if not got:
         return True
     path, lines, more = got
-    line = f.keys(lines).get(key)
+    line, asked = f.keys(lines).get(key), spoken.strip("\"'`")
     if line:
-        s.say(f"The line is:\n{line}", f"{key} in {path} is {f.key_value(line)}.")
-    elif more and s.has("search") and spoken.strip("\"'`") == key:
-        out = s.one(f"The part I read does not have {key}. I will search the file.", "search", pattern=key, path=path)
+        s.say(f"I will look for {asked}. The line is:\n{line}", f"{key} in {path} is {f.key_value(line)}.")
+    elif more and s.has("search") and asked == key:
+        out = s.one(f"I will look for {key}. The part I read does not have it. I will search the file.", "search", pattern=key, path=path)
         hits, _ = f.split_more(out, f.MORE_HITS)
         if out == "no matches":
-            s.say("The search found nothing.", f"There is no {key} in {path}.")
+            s.say("The search found nothing.", f"{key} is not in {path}.")
         else:
             text = f.hit_parts(hits[0])[2]
             s.say("I will quote the first match.", f"{key} in {path} is on line {f.hit_parts(hits[0])[1]}:\n{fenced([text])}")
     else:
-        s.say(f"There is no line for {spoken.strip(chr(34) + chr(39) + '`')}.", f"There is no {spoken.strip(chr(34) + chr(39) + '`')} in {path}.")
+        s.say(f"I will look for {asked}. No line sets it.", f"{asked} is not in {path}.")
     return True
 
 
@@ -885,7 +886,7 @@ def t_define(s):
             s.say(f"This line defines it:\n{text}", f"{x} is defined in {p} on line {k}:\n{fenced([text])}")
         else:
             p, k, text = f.hit_parts(hits[0])
-            s.say("No match is a definition. I will give the first match.", f"I see no definition of {x}. It is first mentioned in {p} on line {k}:\n{fenced([text])}")
+            s.say("No match is a definition. I will give the first match.", f"{x} is not defined in what I found. It is first mentioned in {p} on line {k}:\n{fenced([text])}")
     return True
 
 
@@ -1128,6 +1129,6 @@ def t_copy(s):
     return True
 
 
-TASKS = {t_list: 12, t_dirs: 2, t_ext: 2, t_count: 4, t_exists: 2, t_listed_followup: 5, t_read: 9, t_first_line: 4, t_first_n: 3, t_last_line: 2, t_line_k: 3, t_lines: 2, t_heading: 4, t_headings: 2, t_about: 6, t_readme: 5,
-         t_value: 8, t_version: 2, t_read_followup: 4, t_two_reads: 3, t_two_lists: 2, t_compare: 3, t_search: 8, t_files: 3, t_define: 6, t_hits: 1.5, t_search_read: 4, t_sum: 4, t_column: 2, t_two_values: 3, t_calc: 5,
+TASKS = {t_list: 11, t_dirs: 4, t_ext: 4, t_count: 4, t_exists: 5, t_listed_followup: 6, t_read: 9, t_first_line: 3, t_first_n: 5, t_last_line: 2, t_line_k: 3, t_lines: 2, t_heading: 4, t_headings: 2, t_about: 6, t_readme: 5,
+         t_value: 9, t_version: 3, t_read_followup: 4, t_two_reads: 3, t_two_lists: 2, t_compare: 4, t_search: 8, t_files: 3, t_define: 6, t_hits: 1.5, t_search_read: 4, t_sum: 4, t_column: 2, t_two_values: 3, t_calc: 5,
          t_calc_followup: 3, t_write: 4, t_copy: 1.5}

@@ -180,6 +180,13 @@ def todo(r):
     return "\n".join(f"- [{r.choice([' ', 'x'])}] {n.sentence(r, 3, 8)}" for _ in range(r.randint(1, 9)))
 
 
+def alike(r):
+    """Lines that differ in one word: long runs of these are where a copy loses its place."""
+    head, tail, stem = r.choice([n.sentence(r, 1, 5), n.ident(r), f"{n.ident(r)} {n.ident(r)}", "#define " + n.code_ident(r)]), r.choice(["", n.sentence(r, 1, 5), f"= {n.value(r)}", n.ident(r)]), n.word(r)
+    mid = lambda i: r.choice([f"({stem}{n.word(r)[:r.randint(0, 4)]})", f"{stem}_{n.word(r)}", f"{stem}{i}", f"{n.number(r)}", n.word(r)])
+    return "\n".join(f"{head} {mid(i)} {tail}".strip() + ("\n" if r.random() < 0.06 else "") for i in range(r.randint(3, 14)))
+
+
 BY_EXT = {"md": [markdown, markdown, markdown, todo], "txt": [prose, lines_of_words, numbers, ledger, todo], "rst": [markdown], "log": [log], "csv": [csv], "json": [json_text], "yaml": [yaml], "yml": [yaml],
           "toml": [toml], "ini": [ini], "cfg": [ini], "conf": [keyed], "xml": [html], "html": [html], "list": [lines_of_words], "dat": [numbers, lines_of_words], "py": [python], "sh": [shell],
           "h": [lambda r: cpp(r, True)], "hpp": [lambda r: cpp(r, True)]}
@@ -194,6 +201,8 @@ def text_for(r, name):
         return None
     if r.random() < 0.03:
         return ""
+    if r.random() < 0.04 and ext not in ("csv", "json"):
+        return alike(r)
     for key in (name, base):
         if key in BY_NAME:
             return BY_NAME[key](r)

@@ -56,6 +56,13 @@ def _fill(r, w, d, count, exts=None):
         w.add(name if d == "." else f"{d}/{name}", texts.text_for(r, name))
 
 
+def _series(r, w, d):
+    """A run of near-equal names in a directory, now and then."""
+    if r.random() < 0.25:
+        for name in n.series(r):
+            w.add(name if d == "." else f"{d}/{name}", texts.text_for(r, name))
+
+
 def repo(r):
     w = World("repo", f"/{r.choice(['home', 'work', 'src'])}/{n.word(r)}")
     title = n.word(r)
@@ -74,6 +81,7 @@ def repo(r):
             _fill(r, w, f"{d}/{n.dir_name(r)}", r.randint(1, 5), exts)
         if not w.children(d):
             w.add_dir(d)
+    _series(r, w, r.choice(sorted(w.dirs)))
     return w
 
 
@@ -103,6 +111,8 @@ def data(r):
     _fill(r, w, ".", r.randint(1, 6), ["csv", "txt", "json", "log", "dat", "md", "conf"])
     for _ in range(r.randint(1, 3)):
         _fill(r, w, n.dir_name(r), r.choice([1, 2, 5, 12, 40]), ["txt", "csv", "log", "json", "ini", "bin", "md"])
+    _series(r, w, r.choice(sorted(w.dirs)))
+    _series(r, w, n.dir_name(r))
     return w
 
 
@@ -116,6 +126,7 @@ def chaos(r):
         for _ in range(r.randint(1, 7)):
             name = odd() + r.choice(["", ".", "."]) .replace(".", "." + r.choice(n.TEXT_EXT + n.CODE_EXT))
             w.add(name if d == "." else f"{d}/{name}", texts.text_for(r, name))
+    _series(r, w, r.choice(sorted(w.dirs)))
     return w
 
 
