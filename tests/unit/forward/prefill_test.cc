@@ -42,14 +42,15 @@ TEST(Prefill, AnyCutOfAPromptGivesTheSameBits) {
   const RandomModel model(RandomModelSpec{});
   std::mt19937 random(11);
   for (const OpTable* ops : all_backends()) {
-    const bool is_slow = ops == &ref_ops();
+    const bool is_slow = ops == &ref_ops() || ops->name == cpu_isa_name(CpuIsa::kScalar);
     Harness harness(model.weights(), *ops, 2);
     for (const GdnForm form : {GdnForm::kStep, GdnForm::kChunk}) {
-      const std::vector<int32_t> prompt = random_ids(is_slow ? 70 : 330, 256, 12);
+      const std::vector<int32_t> prompt = random_ids(is_slow ? 68 : 210, 256, 12);
       const std::vector<int32_t> decode_ids = random_ids(4, 256, 13);
       const std::vector<Logits> whole = run(harness, form, prompt, {}, decode_ids);
-      std::vector<std::vector<size_t>> all_cuts = {{1}, {63}, {64}, {65}, {1, 2, 3}, {64, 65, 66}};
-      for (int i = 0; i < (is_slow ? 1 : 12); ++i) {
+      std::vector<std::vector<size_t>> all_cuts = {{1, 2, 64}, {63}, {65, 66}};
+      if (!is_slow) all_cuts.insert(all_cuts.end(), {{64}, {64, 65, 128}, {128, 200}});
+      for (int i = 0; i < (is_slow ? 0 : 6); ++i) {
         std::vector<size_t> cuts;
         for (size_t at = 1 + random() % 90; at < prompt.size(); at += 1 + random() % 90)
           cuts.push_back(at);

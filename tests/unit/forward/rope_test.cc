@@ -17,7 +17,7 @@ ModelConfig rope_config() {
 }
 
 TEST(Rope, FollowsTheFp32Chain) {
-  const RopeTable table = *RopeTable::create(rope_config(), 300000);
+  const RopeTable table = *RopeTable::create(rope_config(), 262144);
   EXPECT_EQ(table.cos().num_cols, 32);
   EXPECT_EQ(table.cos().row(0)[5], 1.0f);
   EXPECT_EQ(table.sin().row(0)[5], 0.0f);
