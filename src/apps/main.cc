@@ -186,7 +186,7 @@ void add_eval(CLI::App* app, EvalOptions* options, Main* main) {
 void add_info(CLI::App* app, InfoOptions* options, Main* main) {
   CLI::App* command =
       app->add_subcommand("info", "What a model is, what it weighs and its decode floor");
-  auto* model = command->add_option("--model", options->model_dir,
+  auto* model = command->add_option("dir,--model", options->model_dir,
                                     "Folder of a checkpoint (default: the embedded model)");
   command
       ->add_option("--size", options->size, "A published size instead, such as 27B; needs no file")
@@ -198,7 +198,7 @@ void add_info(CLI::App* app, InfoOptions* options, Main* main) {
   command->add_flag("--verify", options->verify_values,
                     "Read every weight; refuse NaN and infinity");
   command->footer(
-      "Examples:\n  sluice info\n  sluice info --size 27B --format fp8 --bandwidth 4700");
+      "Examples:\n  sluice info DIR\n  sluice info --size 27B --format fp8 --bandwidth 4700");
   command->callback([=] { *main = [=] { return run_info(*options); }; });
 }
 
