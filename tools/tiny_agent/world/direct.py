@@ -1,7 +1,7 @@
 """Turns without a tool: talk, questions about the agent, facts from the system text or from the user, and what it cannot do."""
 from . import names as n
 from . import phrases as ph
-from .tasks import fenced
+from .tasks.wording import fenced
 
 GREET = ["Hello", "Hi", "hey", "hello there", "Good morning", "Hi!", "Hello!", "hey there!", "good evening", "Hi there", "yo", "Greetings", "hello :)", "moin", "hi agent"]
 THANKS = ["Thanks", "thank you", "Thanks!", "Thank you very much.", "great, thanks", "thx", "Perfect, thank you!", "ok thanks", "many thanks", "cheers", "That helped, thanks.", "ty"]

@@ -5,9 +5,10 @@ from . import direct, randtools, tasks, trees
 from . import names as n
 from . import phrases as ph
 from .session import Session
+from .tasks import documents, listing, reading, searching, values
 from .tools import BUILTIN
 
-FILE_ASKS = [tasks.LIST_ASK, tasks.READ_CLEAR, tasks.SEARCH_ASK, tasks.ABOUT_ASK, tasks.VALUE_ASK]
+FILE_ASKS = [listing.LIST_ASK, reading.READ_CLEAR, searching.SEARCH_ASK, documents.ABOUT_ASK, values.VALUE_ASK]
 
 
 def size_limit(r):

@@ -3,7 +3,7 @@ import json
 
 from . import names as n
 from . import phrases as ph
-from .tasks import fenced
+from .tasks.wording import fenced
 from .tools import schema
 
 VERBS = "get fetch compute convert send create delete update check start stop list find book schedule translate count rename restart measure show load open close scan verify order cancel register resolve export import archive plan render merge rank rate query".split()

@@ -1,0 +1,149 @@
+"""Tasks of arithmetic: numbers of files, and expressions in the request."""
+import re
+
+from .. import facts as f
+from .. import names as n
+from .. import phrases as ph
+from .. import texts
+from .access import get_text
+from .picking import bare_is_listed, keyed
+
+SUM_ASK = ["What is the sum of the numbers in {f}?", "Add up the numbers in {f}.", "Sum the numbers in {f}.", "Total of the numbers in {f}?", "Read {f} and add up all numbers.", "Read {f} and sum the values.", "What do the numbers in {f} add up to?", "Calculate the total of {f}."]
+AVG_ASK = ["What is the average of the numbers in {f}?", "Average of the numbers in {f}?", "Compute the mean of {f}.", "Read {f} and give me the average."]
+COL_ASK = ["What is the sum of the {k} column in {f}?", "Add up {k} in {f}.", "Total {k} in {f}?", "Sum the column {k} of {f}."]
+
+
+def line_numbers(lines):
+    """The last number of each line that ends in one, as text."""
+    return [m.group(1) for m in (re.search(r"(?:^|[\s,:=;])(-?\d+(?:\.\d+)?)\s*;?$", x) for x in lines) if m]
+
+
+def t_sum(s):
+    if not s.has("read_file", "calc"):
+        return False
+    r = s.r
+    avg = r.random() < 0.25
+    def addends(text):
+        lines = text.strip().split("\n") if text else []
+        return 2 <= len(lines) <= 8 and len(line_numbers(lines)) == len(lines)
+
+    pool = [p for p, t in s.world.files.items() if addends(t)]
+    if not pool and not s.listings:  # nobody has looked yet, so the file can still have been there
+        name = n.stem(r) + r.choice([".txt", ".dat", ".list"])
+        s.world.add(name, r.choice([texts.numbers, texts.ledger])(r))
+        pool = [name] if addends(s.world.files.get(name)) else []
+    if not pool:
+        return False
+    path = r.choice(pool)
+    if bare_is_listed(s, path):
+        return False
+    said, call = ph.file(r, path, s.world.root)
+    s.user(ph.say(r, AVG_ASK if avg else SUM_ASK, f=said))
+    got = get_text(s, call)
+    if not got:
+        return True
+    path, lines, _ = got
+    nums = line_numbers(lines)
+    expr = " + ".join(nums)
+    expr = f"({expr}) / {len(nums)}" if avg else expr
+    listed = ", ".join(f"{i}: {x}" for i, x in enumerate(nums, 1)) if avg else ", ".join(nums)
+    total = s.one(f"The numbers are {listed}.", "calc", expression=expr)
+    s.say("I have the result.", f"The {'average' if avg else 'sum'} of the numbers in {path} is {total}.")
+    s.result = total
+    return True
+
+
+def t_column(s):
+    if not s.has("read_file", "calc"):
+        return False
+    r = s.r
+    pool = [p for p, t in s.world.files.items() if t and p.endswith(".csv") and t.count("\n") <= 8 and "," in t and not bare_is_listed(s, p)]
+    if not pool:
+        return False
+    path = r.choice(pool)
+    head, *rows = [x.split(",") for x in s.world.files[path].strip().split("\n")]
+    cols = [i for i in range(1, len(head)) if rows and all(len(x) == len(head) and f.number_of(x[i]) for x in rows)]
+    if not cols or len(set(head)) < len(head):
+        return False
+    i = r.choice(cols)
+    said, call = ph.file(r, path, s.world.root)
+    s.user(ph.say(r, COL_ASK, f=said, k=ph.quoted(r, head[i])))
+    got = get_text(s, call)
+    if got:
+        nums = [x[i] for x in rows]
+        total = s.one(f"The numbers are {', '.join(nums)}.", "calc", expression=" + ".join(nums))
+        s.say("I have the result.", f"The sum of {head[i]} in {got[0]} is {total}.")
+        s.result = total
+    return True
+
+
+def t_two_values(s):
+    """Arithmetic on the same or different keys of one or two files."""
+    if not s.has("read_file", "calc"):
+        return False
+    r, w = s.r, s.world
+    pool = [(p, k, f.key_value(x)) for p in w.text_files() if keyed(p) and len(w.files[p]) < 900 and not bare_is_listed(s, p) and " " not in p for k, x in f.keys(w.files[p].split("\n")).items() if f.number_of(f.key_value(x))]
+    if len(pool) < 2:
+        return False
+    (pa, ka, _), (pb, kb, _) = r.sample(pool, 2)
+    op, ask = r.choice([("+", ["What is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?"]), ("-", ["What is {a} minus {b}?", "What is the difference between {a} and {b}?"]), ("*", ["What is {a} times {b}?", "Multiply {a} by {b}."])])
+    qa, qb = ph.quoted(r, ka), ph.quoted(r, kb)
+    if pa == pb:
+        s.user(ph.say(r, [t.rstrip("?.") + " in {f}" + t[-1] for t in ask], a=qa, b=qb, f=ph.quoted(r, pa)))
+        outs = s.call(f"I need the text of {pa}. I will call {s.tool('read_file')}.", ("read_file", {"path": pa})) * 2
+    else:
+        s.user(ph.say(r, ask, a=f"{qa} in {ph.quoted(r, pa)}", b=f"{qb} in {ph.quoted(r, pb)}"))
+        outs = s.call("I need both files. I will read them together.", ("read_file", {"path": pa}), ("read_file", {"path": pb}))
+    la, lb = f.keys(f.split_more(outs[0], f.MORE_LINES)[0]).get(ka), f.keys(f.split_more(outs[1], f.MORE_LINES)[0]).get(kb)
+    if not la or not lb:
+        miss, where = (ka, pa) if not la else (kb, pb)
+        s.say(f"There is no line for {miss}.", f"There is no {miss} in {where}.")
+        return True
+    expr = f"{f.key_value(la)} {op} {f.key_value(lb)}"
+    out = s.one(f"{ka} is {f.key_value(la)} and {kb} is {f.key_value(lb)}.", "calc", expression=expr)
+    s.say("I have the result.", f"{expr} = {out}.")
+    s.result = out
+    return True
+
+
+def t_calc(s):
+    """Arithmetic in the message, as an expression or in words."""
+    r = s.r
+    num = lambda: str(n.number(r)) if r.random() < 0.85 else f"{r.randint(0, 99)}.{r.randint(1, 99)}"
+    a, b, c = num(), num(), num()
+    k = r.random()
+    if k < 0.4:
+        expr = r.choice([f"{a} {r.choice('+-*/')} {b}", f"{a} {r.choice('+-*')} {b} {r.choice('+-*')} {c}", f"({a} {r.choice('+-')} {b}) {r.choice('*/')} {c}", f"{a} * ({b} - {c})", f"{a}{r.choice('+-*/')}{b}", f"{a} / {b}"])
+        s.user(ph.say(r, ["What is {e}?", "{e}", "Calculate {e}.", "{e} = ?", "Compute {e}.", "How much is {e}?", "what's {e}", "Evaluate {e}.", "solve {e}"], e=expr))
+    else:
+        ask, expr = r.choice([("What is {a} plus {b}?", f"{a} + {b}"), ("What is {a} minus {b}?", f"{a} - {b}"), ("What is {a} times {b}?", f"{a} * {b}"), ("What is {a} divided by {b}?", f"{a} / {b}"), ("Multiply {a} by {b}.", f"{a} * {b}"),
+                              ("Divide {a} by {b}.", f"{a} / {b}"), ("Add {a} and {b}.", f"{a} + {b}"), ("Subtract {b} from {a}.", f"{a} - {b}"), ("What is {a} percent of {b}?", f"{b} * {a} / 100"), ("What is {a}% of {b}?", f"{b} * {a} / 100"),
+                              ("What is the sum of {a}, {b} and {c}?", f"{a} + {b} + {c}"), ("Add {a}, {b} and {c}.", f"{a} + {b} + {c}"), ("What is the average of {a}, {b} and {c}?", f"({a} + {b} + {c}) / 3"), ("What is the average of {a} and {b}?", f"({a} + {b}) / 2"),
+                              ("What is the product of {a} and {b}?", f"{a} * {b}"), ("What is the difference between {a} and {b}?", f"{a} - {b}"), ("How much is {a} x {b}?", f"{a} * {b}"), ("What is the square of {a}?", f"{a} * {a}"), ("What is half of {a}?", f"{a} / 2"), ("Double {a}.", f"{a} * 2")])
+        s.user(ph.say(r, [ask], a=a, b=b, c=c))
+    if not s.has("calc"):
+        s.say("There is no tool for arithmetic.", "I have no tool for arithmetic in this session.")
+        return True
+    out = s.one(f"This is arithmetic. I will call {s.tool('calc')}.", "calc", expression=expr)
+    if out.startswith("error: division"):
+        s.say("A division by zero has no result.", "I cannot divide by zero.")
+    else:
+        s.say("I have the result.", f"{expr} = {out}.")
+        s.result = out
+    return True
+
+
+def t_calc_followup(s):
+    if s.result is None or not s.has("calc") or s.messages[-1]["role"] != "assistant" or s.result not in s.messages[-1]["content"] or not f.number_of(s.result) or s.result.startswith("-"):
+        return False
+    r, b = s.r, str(n.number(s.r))
+    ask, op = r.choice([("And times {b}?", f"* {b}"), ("Multiply that by {b}.", f"* {b}"), ("Add {b} to it.", f"+ {b}"), ("Now subtract {b}.", f"- {b}"), ("Divide that by {b}.", f"/ {b}"), ("And plus {b}?", f"+ {b}"), ("Double it.", "* 2"), ("And half of that?", "/ 2")])
+    s.user(ph.say(r, [ask], b=b))
+    expr = f"{s.result} {op}"
+    out = s.one(f"The last result is {s.result}.", "calc", expression=expr)
+    if out.startswith("error: "):
+        s.say("A division by zero has no result.", "I cannot divide by zero.")
+    else:
+        s.say("I have the result.", f"{expr} = {out}.")
+        s.result = out
+    return True
