@@ -64,7 +64,9 @@ void ThreadPool::run(int64_t num_tasks, TaskFn fn, void* context) {
                   std::memory_order_release);
     fn_ = fn;
     context_ = context;
-    num_tasks_.store(num_tasks, std::memory_order_relaxed);
+    // Released, and acquired in drain(): who sees the new count also sees the cursor closed, and then
+    // cannot win with a cursor of the last run.
+    num_tasks_.store(num_tasks, std::memory_order_release);
     num_done_.store(0, std::memory_order_relaxed);
     cursor_.store(static_cast<uint64_t>(generation) << 32, std::memory_order_release);
     generation_.store(generation, std::memory_order_release);
@@ -89,7 +91,7 @@ void ThreadPool::drain(int worker_idx, uint32_t generation) {
     do {
       if (static_cast<uint32_t>(cursor >> 32) != generation) return;
       if (static_cast<int64_t>(cursor & 0xffffffffu) >=
-          num_tasks_.load(std::memory_order_relaxed)) {
+          num_tasks_.load(std::memory_order_acquire)) {
         return;
       }
     } while (!cursor_.compare_exchange_weak(cursor, cursor + 1, std::memory_order_acq_rel));
