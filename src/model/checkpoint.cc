@@ -124,7 +124,10 @@ ModelWeights bind_model(WeightBinder& binder, const ModelConfig& config, bool ha
   weights.norm = binder.vector(text + "norm.weight");
   weights.lm_head =
       config.tie_word_embeddings ? as_weight(weights.embed_tokens) : binder.linear("lm_head");
-  if (has_mtp) weights.mtp = bind_mtp(binder);
+  if (has_mtp) {
+    weights.mtp = bind_mtp(binder);
+    weights.config.mtp_num_hidden_layers = 1;  // state is sized from it, and some files omit it
+  }
   return weights;
 }
 

@@ -65,7 +65,7 @@ struct MtpWeights {
 };
 
 struct ModelWeights {
-  ModelConfig config;
+  ModelConfig config;                // mtp_num_hidden_layers is 1 wherever mtp is there
   MatView<const bf16> embed_tokens;  // [vocab_size, H]
   std::vector<LayerWeights> layers;  // mixer's alternative agrees with config.layer_types
   VectorView norm;                   // [H], zero-centred

@@ -181,6 +181,18 @@ TEST(Checkpoint, MtpMayBeAbsentOrLeftOut) {
   EXPECT_TRUE(contains(loaded->diagnostics.notes, "no mtp.* tensors"));
 }
 
+TEST(Checkpoint, AnMtpHeadCountsThoughTheConfigOmitsIt) {
+  RawCheckpoint raw = RawCheckpoint::bf16();
+  const std::string field = "\"mtp_num_hidden_layers\": 1,";
+  const size_t place = raw.config.find(field);
+  ASSERT_NE(place, std::string::npos);
+  raw.config.erase(place, field.size());
+  const Result<LoadedModel> loaded = load(raw);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_TRUE(loaded->weights.mtp.has_value());
+  EXPECT_EQ(loaded->weights.config.mtp_num_hidden_layers, 1);
+}
+
 TEST(Checkpoint, EveryMissingTensorIsNamed) {
   for (const RawCheckpoint* raw : {&RawCheckpoint::bf16(), &RawCheckpoint::fp8()}) {
     for (const auto& [name, tensor] : raw->tensors) {
