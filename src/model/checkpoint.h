@@ -61,6 +61,7 @@ class LoadedModel {
 /// matrices are views of the mapped files; one whose bytes are not aligned to its elements is
 /// copied and noted. A weight is block FP8 when its header says F8_E4M3 and
 /// `<module>.weight_scale_inv` is there; config.json's list of excluded modules is never consulted.
+/// Rows of block FP8 have whole blocks, else kUnsupported.
 /// Vision tensors (`model.visual.*`) are skipped. Block scales: not finite or negative is an error;
 /// zero is allowed (the block is zero) and counted in a warning. Errors are one line: file, tensor,
 /// found, expected. Source: model-spec 1.5, 2.1 to 2.6.

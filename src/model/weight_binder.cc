@@ -105,6 +105,11 @@ WeightView WeightBinder::linear(const std::string& module) {
   view.num_in = wanted.shape[1];
   const std::string scale_name = name + std::string(kScaleSuffix);
   if (tensor.entry->dtype == Dtype::kF8E4M3) {
+    if (view.num_in % kFp8BlockSize != 0) {
+      fail(unsupported("{}: tensor {} is F8_E4M3 {}; expected rows of whole blocks of {}",
+                       tensor.file->name(), name, shape_text(wanted.shape), kFp8BlockSize));
+      return {};
+    }
     view.format = WeightFormat::kFp8Block128;
     view.scales = scales(scale_name, wanted);
   } else if (const auto scale = shards_.find(scale_name)) {

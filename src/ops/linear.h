@@ -21,8 +21,8 @@ struct Projection {
 ///
 /// x [num_rows, num_in] bf16, any num_rows >= 1
 /// Promise: a row's result has the same bits for any num_rows, thread count and set of sibling
-/// projections. Pre: num_in % 32 == 0 for bf16, % 128 == 0 for FP8 (every shape of the family;
-/// check_shape refuses others); out does not overlap x.
+/// projections. Pre: num_in % 32 == 0 for bf16 (check_shape refuses others), % 128 == 0 for FP8
+/// (the loader refuses others); out does not overlap x.
 struct LinearArgs {
   MatView<const bf16> x;
   std::span<const Projection> projections;

@@ -346,6 +346,20 @@ TEST(Checkpoint, EveryDamageIsNamed) {
   }
 }
 
+TEST(Checkpoint, Fp8RowsHaveWholeBlocks) {
+  SynthSpec spec = test::small_spec(WeightFormat::kFp8Block128);
+  spec.config.intermediate_size = 160;
+  spec.overwrite = true;
+  const test::TempDir dir;
+  ASSERT_TRUE(write_synthetic_checkpoint(spec, dir.path(), nullptr).ok());
+  const Result<LoadedModel> loaded = load_model(dir.path(), LoadOptions());
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.status().code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(loaded.status().message().find("mlp.down_proj.weight is F8_E4M3 [128, 160]") !=
+              std::string::npos)
+      << loaded.status().message();
+}
+
 TEST(Checkpoint, ScanOfBigMatricesIsAnOption) {
   RawCheckpoint raw = RawCheckpoint::bf16();
   set_u16(raw.tensors, kAttention + "k_proj.weight", 0, 0x7fc0);
