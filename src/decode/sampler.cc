@@ -20,6 +20,7 @@ Sampler::Sampler(int64_t vocab_size, int32_t num_defined) : num_defined_(num_def
   SLUICE_CHECK_LE(num_defined, vocab_size);
   logits_.resize(static_cast<size_t>(num_defined));
   candidates_.reserve(static_cast<size_t>(num_defined));
+  selected_.reserve(static_cast<size_t>(num_defined));
 }
 
 SampledToken Sampler::sample(std::span<const bf16> logits, const SamplingParams& params,
@@ -94,10 +95,11 @@ void Sampler::keep_top_k(int32_t top_k) {
   if (top_k == 0 || static_cast<size_t>(top_k) >= candidates_.size()) return;
   std::vector<Candidate>& all = candidates_;
   // A copy of the logits alone is selected from, so that candidates stay in id order.
-  std::vector<float> sorted(all.size());
-  for (size_t i = 0; i < all.size(); ++i) sorted[i] = all[i].logit;
-  std::nth_element(sorted.begin(), sorted.begin() + (top_k - 1), sorted.end(), std::greater<>());
-  const float kth = sorted[static_cast<size_t>(top_k - 1)];
+  selected_.clear();
+  for (const Candidate& c : all) selected_.push_back(c.logit);
+  const auto kth_place = selected_.begin() + (top_k - 1);
+  std::nth_element(selected_.begin(), kth_place, selected_.end(), std::greater<>());
+  const float kth = *kth_place;
   std::erase_if(all, [kth](const Candidate& c) { return c.logit < kth; });
 }
 

@@ -31,7 +31,8 @@ struct SampledToken {
   TokenLogprobs logprobs;
 };
 
-/// Draws from one row of logits. Buffers are taken once; a Sampler serves one draw at a time.
+/// Draws from one row of logits; a Sampler serves one draw at a time. Its buffers of vocabulary size are
+/// taken once, but for log probabilities and for top-p without top-k.
 class Sampler {
  public:
   /// Ids at and above `num_defined` (padding rows of the vocabulary) are never drawn.
@@ -60,6 +61,7 @@ class Sampler {
   int32_t num_defined_;
   std::vector<float> logits_;
   std::vector<Candidate> candidates_;
+  std::vector<float> selected_;  // keep_top_k's copy of the logits
 };
 
 }  // namespace sluice
