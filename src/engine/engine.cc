@@ -147,7 +147,8 @@ Result<std::unique_ptr<Session>> Engine::create_session() {
   auto session = std::make_unique<Session::Impl>();
   session->engine = impl_.get();
   session->sequence = *std::move(sequence);
-  session->ids.reserve(static_cast<size_t>(impl_->context_max));
+  // One more: a turn that fills the context ends with an id that finds no place in the state.
+  session->ids.reserve(static_cast<size_t>(impl_->context_max) + 1);
   impl_->open_sequences.push_back(&session->sequence);
   return std::unique_ptr<Session>(new Session(std::move(session)));
 }

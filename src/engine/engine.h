@@ -37,7 +37,7 @@ struct EngineOptions {
   bool ids_only = false;
 };
 
-/// One drawn token, published after the state has committed it.
+/// One drawn token, published after the session has recorded it.
 struct TokenEvent {
   int32_t id = 0;
   /// Text that became certain with this token: whole code points, stop strings held back. May be empty.
@@ -112,8 +112,9 @@ class Session {
   /// the session is unchanged then.
   Status append(std::span<const int32_t> ids);
 
-  /// Prefills what is pending and draws tokens until a stop. `on_token` sees each token after it is committed
-  /// and may return false to cancel. The stop token is recorded, its state follows with the next call.
+  /// Prefills what is pending and draws tokens until a stop. `on_token` sees each token once it is recorded and
+  /// the state stands at the token before it; it may return false to cancel. The last token's state follows
+  /// with the next call.
   /// Pre: something has been appended.
   Result<GenerateResult> generate(const GenerateParams& params,
                                   const std::function<bool(const TokenEvent&)>& on_token);
