@@ -51,12 +51,15 @@ def no_tools_turn(s):
 def session(seed):
     """The session of a seed, the same on every machine with the same corpus file."""
     r = n.Rng(seed)
-    kind = r.choices(["files", "tools", "mixed", "talk"], [64, 23, 7, 6])[0]
+    kind = r.choices(["files", "tools", "mixed", "talk", "which"], [63, 20, 7, 5, 5])[0]
     s = Session(r, trees.tree(r), think=r.random() < 0.78)
     rand = []
     if kind in ("tools", "mixed"):
         for _ in range(r.choice([1, 2, 2, 3, 4, 6]) if kind == "tools" else r.randint(1, 3)):
             rand.append(randtools.Tool(r, rand))
+    elif kind == "which":  # name says least here, where choosing is all there is to do; without a thought it stays as rare as elsewhere
+        for _ in range(r.randint(2, 8)):
+            rand.append(randtools.Tool(r, rand, 0.3 if s.think else randtools.OPAQUE))
     if kind in ("files", "mixed") or (kind == "talk" and r.random() < 0.5):
         offer_builtin(s)
     s.tools += [t.schema for t in rand]
@@ -69,16 +72,19 @@ def session(seed):
     if text:
         s.messages.append({"role": "system", "content": text})
     limit = size_limit(r)
-    for _ in range(24 if limit > 6000 else r.choices([1, 2, 3, 4, 5, 6], [26, 24, 18, 13, 10, 9])[0]):
+    turns = r.choice([1, 1, 1, 2]) if kind == "which" else 24 if limit > 6000 else r.choices([1, 2, 3, 4, 5, 6], [26, 24, 18, 13, 10, 9])[0]
+    for _ in range(turns):
         k = r.random()
         if kind == "talk" and not s.tools and k < 0.3:
             no_tools_turn(s)
         elif k < (0.9 if kind == "talk" else 0.1 if not rand else 0.0) or (not s.builtin and not rand):
             run(s, direct.TASKS)
+        elif kind == "which":
+            run(s, randtools.WHICH, (rand,))
         elif kind == "tools":
             run(s, randtools.TASKS, (rand,)) if k < 0.93 else run(s, {direct.t_talk: 2, direct.t_can: 2, direct.t_who: 1, direct.t_fact: 3, direct.t_told: 1})
         elif kind == "mixed" and k < 0.5:
-            run(s, {randtools.t_one: 4, randtools.t_missing: 1}, (rand,))
+            run(s, {randtools.t_one: 4, randtools.t_missing: 1, randtools.t_which: 0.3}, (rand,))
         else:
             run(s, tasks.TASKS)
         if s.chars() > limit:
