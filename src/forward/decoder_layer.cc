@@ -5,15 +5,6 @@
 namespace sluice {
 namespace {
 
-AttentionShape attention_shape(const ModelConfig& c) {
-  return {c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rotary_dim};
-}
-
-GdnShape gdn_shape(const ModelConfig& c) {
-  return {c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim,
-          c.linear_value_head_dim};
-}
-
 void norm(const MatView<bf16>& x, VectorView weight, const LayerContext& ctx,
           const MatView<bf16>& out) {
   ctx.ops.rms_norm({x, weight, ctx.config.rms_norm_eps, out}, ctx.op_context);
@@ -56,6 +47,10 @@ void attention_mixer(const AttentionLayerWeights& w, int64_t attention_layer_idx
 }
 
 }  // namespace
+
+AttentionShape attention_shape(const ModelConfig& c) {
+  return {c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rotary_dim};
+}
 
 void decoder_layer(const LayerWeights& weights, int64_t mixer_idx, const LayerContext& ctx,
                    const Activations& act) {

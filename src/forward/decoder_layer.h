@@ -11,6 +11,9 @@ namespace sluice {
 /// gdn_step: any rows; a row's bits do not depend on how a prompt was cut. gdn_chunk: runs must begin at multiples of kGdnChunk.
 enum class GdnForm { kStep, kChunk };
 
+/// The ops' view of a model's full attention layers.
+AttentionShape attention_shape(const ModelConfig& config);
+
 /// What every layer of one step shares.
 struct LayerContext {
   const ModelConfig& config;

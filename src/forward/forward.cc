@@ -26,9 +26,8 @@ OpDims op_dims(const ModelConfig& c, const ForwardLimits& limits, int num_thread
   dims.hidden = c.hidden_size;
   dims.intermediate = c.intermediate_size;
   dims.vocab_size = c.vocab_size;
-  dims.gdn = {c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim,
-              c.linear_value_head_dim};
-  dims.attention = {c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.rotary_dim};
+  dims.gdn = gdn_shape(c);
+  dims.attention = attention_shape(c);
   dims.num_rows_max = limits.num_rows_max;
   dims.context_max = limits.context_max;
   dims.num_threads = num_threads;

@@ -6,11 +6,6 @@
 namespace sluice {
 namespace {
 
-GdnShape gdn_shape(const ModelConfig& config) {
-  return {config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim,
-          config.linear_value_head_dim};
-}
-
 int64_t kv_layer_elements(const ModelConfig& config) {
   return 2 * config.num_key_value_heads * kKvPageTokens * config.head_dim;
 }
@@ -31,6 +26,11 @@ int64_t pages_for(int64_t num_tokens) {
 }
 
 }  // namespace
+
+GdnShape gdn_shape(const ModelConfig& config) {
+  return {config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim,
+          config.linear_value_head_dim};
+}
 
 StateBytes state_bytes(const ModelConfig& config) {
   const GdnShape gdn = gdn_shape(config);

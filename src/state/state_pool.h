@@ -14,6 +14,9 @@
 
 namespace sluice {
 
+/// The ops' view of a model's GDN layers.
+GdnShape gdn_shape(const ModelConfig& config);
+
 struct StateLimits {
   /// A sequence holds two slots: the live state and the checkpoint at the last multiple of kGdnChunk.
   int32_t num_slots = 2;
