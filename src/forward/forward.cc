@@ -5,11 +5,13 @@
 namespace sluice {
 namespace {
 
-void check_runs(std::span<const RowRun> runs, int64_t num_rows) {
+void check_runs(std::span<const RowRun> runs, int64_t num_rows, int64_t context_max) {
   int64_t next = 0;
   for (const RowRun& run : runs) {
     SLUICE_CHECK_EQ(run.first_row, next);
     SLUICE_CHECK_GT(run.num_rows, 0);
+    // A page table may reach further, to the end of its last page; the RoPE table does not.
+    SLUICE_CHECK_LE(run.position + run.num_rows, context_max);
     next += run.num_rows;
   }
   SLUICE_CHECK_EQ(next, num_rows);
@@ -91,7 +93,7 @@ StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
   const auto num_rows = static_cast<int64_t>(input.token_ids.size());
   SLUICE_CHECK_GT(num_rows, 0);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  check_runs(input.runs, num_rows);
+  check_runs(input.runs, num_rows, limits_.context_max);
   OpContext op_context = {pool_, &scratch_};
   const Activations act = activations_.first_rows(num_rows);
   embed(input.token_ids, act.x, op_context);
@@ -111,7 +113,7 @@ StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
   const int64_t num_rows = input.hidden.num_rows;
   SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), num_rows);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  check_runs(input.runs, num_rows);
+  check_runs(input.runs, num_rows, limits_.context_max);
   OpContext op_context = {pool_, &scratch_};
   const Activations act = activations_.first_rows(num_rows);
   const int64_t hidden_size = weights_->config.hidden_size;
