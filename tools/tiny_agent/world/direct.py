@@ -9,7 +9,7 @@ BYE = ["bye", "Goodbye", "See you", "bye bye", "that's all", "Good night", "exit
 ACK = ["ok", "Okay.", "great", "nice", "cool", "good", "I see.", "Well done.", "perfect", "alright", "got it", "wow", "yes", "fine"]
 HOW = ["How are you?", "how are you doing?", "How is it going?", "what's up?", "are you there?", "you ok?"]
 WHO = ["Who are you?", "What are you?", "what is your name?", "Introduce yourself.", "Tell me about yourself.", "Which model are you?", "Are you an AI?", "who am I talking to?", "What's your name?"]
-CAN = ["What can you do?", "What tools do you have?", "How can you help me?", "help", "Which tools can you use?", "What are your tools?", "List your tools.", "what can I ask you?", "Which functions do you have?", "Tell me what you can do.", "What are you able to do?", "?"]
+CAN = ["What can you do?", "What tools do you have?", "How can you help me?", "help", "Which tools can you use?", "What are your tools?", "List your tools.", "what can I ask you?", "Which functions do you have?", "Tell me what you can do.", "What are you able to do?", "?", "What can you do here?", "What can I do here?", "what can you do for me?", "How do I use you?", "What are you good for?", "What do you know how to do?", "/help"]
 ASK_OFF = ["What is the capital of {x}?", "Who wrote {x}?", "How old is {x}?", "Why is the sky blue?", "What is the weather in {x}?", "Who won the {x} cup?", "When was {x} founded?", "What is the meaning of life?", "How do I cook {x}?", "What time is it?", "Do you like {x}?", "Where is {x} on the map?",
            "How far is it to {x}?", "What does {x} mean in English?", "Who is the president of {x}?", "What day is it today?", "How many people live in {x}?", "Is {x} better than {y}?", "What is the population of {x}?", "Which is the tallest mountain?", "Why do cats sleep so much?", "How does a {x} work?", "Who invented the {x}?", "Can fish feel pain?"]
 DO_OFF = ["Write a poem about {x}.", "Tell me a joke.", "Delete {f}.", "Remove the file {f}.", "Rename {f} to {g}.", "Run {f}.", "Execute the tests.", "Compile the project.", "Download {x}.", "Send an email to {x}.", "Translate {x} into German.", "Open the browser.", "Install {x}.", "Commit the changes.", "Create a folder called {x}.",
@@ -106,7 +106,9 @@ def t_told(s):
 
 def t_repeat(s):
     r = s.r
-    x = r.choice([n.sentence(r, 1, 8), n.noise(r, 5, 40), " ".join(n.word(r) for _ in range(r.randint(1, 6))), f"{n.ident(r)} = {n.value(r)}"]).replace('"', "").rstrip()
+    odd = [n.noise(r, 5, 24), n.stem(r), n.file_name(r), n.code_ident(r), "/".join(n.stem(r) for _ in range(3))]
+    odd = r.choice([odd[:r.randint(1, 5)], n.series(r)[:r.randint(2, 6)], [odd[2]] + [n.near(r, odd[2]) for _ in range(r.randint(1, 3))]])
+    x = r.choice([", ".join(odd), " ".join(odd), n.sentence(r, 1, 8), n.noise(r, 5, 40), " ".join(n.word(r) for _ in range(r.randint(1, 6))), f"{n.ident(r)} = {n.value(r)}"]).replace('"', "").rstrip()
     s.user(r.choice(['Repeat after me: "{x}"', 'Say "{x}".', 'repeat: "{x}"', 'Say exactly "{x}"', 'Please repeat "{x}"', 'echo "{x}"']).format(x=x))
     s.say("I will repeat the text.", x)
     return True

@@ -26,13 +26,21 @@ def bare(heading_line):
     return heading_line.lstrip("#").strip()
 
 
-def first_text(lines, after=None):
-    """The first line of plain prose, after the given line when there is one."""
+def first_sentence(lines, after=None):
+    """The first sentence of plain prose after the given line, as whole lines but the last, which ends where the sentence does: at most four lines, none blank."""
     start = lines.index(after) + 1 if after in lines else 0
-    for x in lines[start:]:
-        if re.match(r"\s*[A-Za-z\"'*_`(]", x) and len(x.split()) > 1:
-            return x.strip()
-    return None
+    first = next((i for i in range(start, len(lines)) if re.match(r"\s*(?![*] )[A-Za-z\"'*_`(]", lines[i]) and len(lines[i].split()) > 1), None)
+    if first is None:
+        return None
+    out = []
+    for x in lines[first: first + 4]:
+        if not x.strip():
+            break
+        m = re.search(r"[.!?](?=\s|$)", x)
+        out.append(x[: m.end()] if m else x.rstrip())
+        if m:
+            break
+    return "\n".join(out).strip()
 
 
 KEY_LINE = re.compile(r"""^\s*(?:export\s+|set\s+|constexpr int\s+|\#define\s+)?["']?([A-Za-z][\w.-]*)["']?(?:\s*(?::=|[:=])\s*|\s+)(\S.*?)\s*$""")

@@ -113,6 +113,23 @@ def series(r):
     return list({f"{a}{r.choice(['_', '_', '-', ''])}{word(r)[:r.randint(1, 9)]}{r.choice(['', '', '_' + b])}.{ext}": 0 for _ in range(count)})
 
 
+def near(r, name):
+    """A name that is easily taken for this one: a letter, a number or an ending apart."""
+    base, dot, ext = name.rpartition(".") if "." in name[1:] else (name, "", "")
+    k = r.random()
+    if k < 0.25:
+        return base + r.choice(["s", "2", "_2", "-old", "_test", ".1", "_v2", "-new", "x"]) + dot + ext
+    if k < 0.45:
+        return base + "." + r.choice(CODE_EXT + TEXT_EXT)
+    if k < 0.6:
+        return r.choice(["new_", "test_", "my", "x", "old-", "_"]) + name
+    if k < 0.75 and len(base) > 2:
+        i = r.randrange(len(base))
+        return base[:i] + base[i + 1:] + dot + ext
+    i = r.randrange(len(base))
+    return base[:i] + r.choice(ALNUM) + base[i + 1:] + dot + ext
+
+
 def dir_name(r):
     k = r.random()
     if k < 0.45:

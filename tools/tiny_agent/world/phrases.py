@@ -1,8 +1,8 @@
 """How people put things: references to places, politeness, typing errors. None of it changes what is meant."""
 import re
 
-HERE_AT = ["here", "in here", "in this folder", "in this directory", "in the current directory", "in this project", "in the root", "in the root directory", "in the project", "in the current folder", "in the repo", "in this repository", "at the top level", "in ."]
-HERE_IT = ["this folder", "this directory", "the current directory", "this project", "the root directory", "the project", "the root", "the current folder", "the repo", "this repository", "the top level", "."]
+HERE_AT = ["here", "in here", "in this folder", "in this directory", "in the current directory", "in this project", "in the root", "in the root directory", "in the project", "in the current folder", "in the repo", "in this repository", "at the top level", "in .", "in the main folder", "in the top directory", "in the working directory"]
+HERE_IT = ["this folder", "this directory", "the current directory", "this project", "the root directory", "the project", "the root", "the current folder", "the repo", "this repository", "the top level", ".", "the main folder", "the working directory"]
 
 IMPERATIVE_PRE = ["please ", "Please ", "can you ", "Can you ", "could you ", "Could you please ", "I want you to ", "I'd like you to ", "you should ", "now ", "Now ", "ok, ", "then ", "next, ", "hey, ", "Hi! ", "go ahead and ", "I need you to ", "just ", "quickly ", "Would you ", "let's "]
 QUESTION_PRE = ["tell me, ", "hey, ", "Hi, ", "ok, ", "and ", "so ", "now, ", "quick question: ", "I wonder: ", "please tell me: ", "one more: ", "next: "]
@@ -71,7 +71,7 @@ def place(r, path, root):
         p += "/"
     q = quoted(r, p)
     k = r.random()
-    it = q if k < 0.5 else f"the {q} {r.choice(['folder', 'directory', 'dir'])}" if k < 0.86 else f"{r.choice(['folder', 'directory', 'the directory', 'the folder'])} {q}"
+    it = q if k < 0.5 else f"the {q} {r.choice(['folder', 'directory', 'dir'])}" if k < 0.7 else f"the {r.choice(['folder', 'directory', 'folder called', 'directory named', 'directory of', 'subdirectory'])} {q}" if k < 0.9 else f"{r.choice(['folder', 'directory', 'the directory', 'the folder'])} {q}"
     if "/" in path and p == path and q == p and r.random() < 0.12:
         d, _, b = path.rpartition("/")
         it = f"{b} in {d}" if r.random() < 0.5 else f"the {b} folder inside {d}"
@@ -85,8 +85,10 @@ def file(r, path, root):
     k = r.random()
     if k < 0.68:
         return q, p
-    if k < 0.85:
+    if k < 0.8:
         return f"the file {q}", p
+    if k < 0.85:
+        return r.choice([f"the {q} file", f"the file called {q}", f"the file named {q}", f"my {q} file"]), p
     if k < 0.93 and "/" in path and p == path and q == p:
         d, _, b = path.rpartition("/")
         if " " not in path:

@@ -1,5 +1,6 @@
 """File contents by kind. The sessions read their facts back out of the text, so a generator only has to look real."""
 import json
+import re
 
 from . import names as n
 
@@ -41,8 +42,9 @@ def cpp(r, header=False):
     out += ["#include " + r.choice(["<{}>", '"{}.h"', '"{}/x.h"']).format(r.choice(["vector", "string", "cstdint", "map", n.word(r)])) for _ in range(r.randint(0, 4))] + [""]
     if r.random() < 0.5:
         out += [f"namespace {n.word(r)} {{", ""]
+    name = ""
     for _ in range(r.choice([1, 2, 3, 6])):
-        k, name = r.random(), n.code_ident(r)
+        k, name = r.random(), n.code_ident(r) if not name or r.random() < 0.85 else f"{name}{r.choice(['_', '2', 's', 'Impl', '_' + n.word(r)])}"
         if k < 0.25:
             out += [f"{r.choice(['class', 'struct'])} {name} {{", " public:"] + [f"  {r.choice(['int', 'bool', 'std::string', 'float'])} {n.code_ident(r)} = {n.number(r)};" for _ in range(r.randint(1, 4))] + ["};", ""]
         elif k < 0.4:
@@ -50,7 +52,9 @@ def cpp(r, header=False):
         elif k < 0.5:
             out += [f"#define {name.upper()} {n.number(r)}", ""]
         else:
-            out += [f"{r.choice(['int', 'void', 'bool', 'float', 'static int'])} {name}({r.choice(['', 'int ' + n.code_ident(r), 'const char* ' + n.code_ident(r)])}) {{"]
+            count = r.choice([0, 1, 1, 2]) if r.random() < 0.85 else r.randint(4, 9)  # the longest are cut in search results
+            args = ", ".join(f"{r.choice(['int', 'const char*', 'bool', 'double', 'std::string_view'])} {n.code_ident(r)}" for _ in range(count))
+            out += [f"{r.choice(['int', 'void', 'bool', 'float', 'static int'])} {name}({args}) {{"]
             out += ["  " + r.choice(["return {};", "{}();", "if (!{}) return;", "auto x = {};", "// {}"]).format(n.code_ident(r)) for _ in range(r.randint(1, 5))] + ["}", ""]
     return "\n".join(out)
 
@@ -67,7 +71,7 @@ def python(r):
         elif k < 0.4:
             out += ["", f"class {name}:", f'    """{n.sentence(r)}"""', f"    {n.code_ident(r)} = {n.number(r)}", ""]
         else:
-            out += ["", f"def {name}({', '.join(n.code_ident(r) for _ in range(r.randint(0, 3)))}):"]
+            out += ["", f"def {name}({', '.join(n.code_ident(r) for _ in range(r.randint(0, 3) if r.random() < 0.9 else r.randint(6, 12)))}):"]
             out += ["    " + r.choice(["return {}", "{}()", "if {}: pass", "x = {}", "# {}"]).format(n.code_ident(r)) for _ in range(r.randint(1, 4))] + [""]
     return "\n".join(out)
 
@@ -99,7 +103,9 @@ def keyed(r, style=None):
     for _ in range(r.choice([2, 3, 5, 8, 14, 45])):
         if r.random() < 0.14:
             out.append(r.choice(["# " + n.sentence(r), "", f"[{n.word(r)}]", "#" + n.ident(r) + " = " + n.value(r)]))
-        out.append(style.format(k=n.ident(r), v=n.value(r)))
+        family = out and r.random() < 0.12 and (m := re.match(r"(?:set )?([A-Za-z][\w-]*)", out[-1]))  # a key easily taken for the one before
+        key = f"{m.group(1)}{r.choice(['_max', '_min', '2', '_' + n.word(r)])}" if family else n.ident(r)
+        out.append(style.format(k=key, v=n.value(r) if r.random() < 0.97 else " ".join(n.stem(r) for _ in range(r.randint(8, 24)))))
     return "\n".join(out)
 
 
@@ -201,7 +207,7 @@ def text_for(r, name):
         return None
     if r.random() < 0.03:
         return ""
-    if r.random() < 0.04 and ext not in ("csv", "json"):
+    if r.random() < 0.06 and ext not in ("csv", "json"):
         return alike(r)
     for key in (name, base):
         if key in BY_NAME:

@@ -53,7 +53,8 @@ class World:
 def _fill(r, w, d, count, exts=None):
     for _ in range(count):
         name = n.file_name(r, exts)
-        w.add(name if d == "." else f"{d}/{name}", texts.text_for(r, name))
+        for x in [name, n.near(r, name)] if r.random() < 0.12 else [name]:
+            w.add(x if d == "." else f"{d}/{x}", texts.text_for(r, x))
 
 
 def _series(r, w, d):

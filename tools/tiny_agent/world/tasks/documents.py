@@ -7,9 +7,9 @@ from .wording import fenced
 
 HEADING_ASK = ["What is the first heading of {f}?", "Read {f} and tell me its first heading.", "What is the title of {f}?", "Tell me the title of {f}.", "Read {f} and tell me the title.", "What's the heading of {f}?", "Which title does {f} have?", "First heading of {f}?", "What is the first heading in {f}?"]
 HEADINGS_ASK = ["List the headings of {f}.", "Which headings does {f} have?", "What sections does {f} have?", "Show all headings in {f}.", "What are the section titles of {f}?"]
-ABOUT_ASK = ["What is {f} about?", "Read {f} and tell me what the project is about.", "Summarize {f}.", "Summarise {f} for me.", "Read {f} and tell me what it is about.", "What is the topic of {f}?", "Give me a summary of {f}.", "Explain {f}.", "What's {f} about?", "Describe {f}.",
+ABOUT_ASK = ["What is {f} about?", "Read {f} and tell me what the project is about.", "Summarize {f}.", "Summarise {f} for me.", "Read {f} and tell me what it is about.", "What is the topic of {f}?", "Give me a summary of {f}.", "Explain {f}.", "What's {f} about?", "Describe {f}.", "Summarise {f}.", "Give me the gist of {f}.", "tl;dr {f}", "Sum up {f}.", "Short summary of {f}?",
              "Read {f} and summarize it.", "Tell me about {f}.", "Read {f} and tell me what this is about.", "Look at {f} and tell me what the project does."]
-PROJECT_ASK = ["What is this project about?", "What is this project?", "What does this project do?", "Tell me about this project.", "What is this repository?", "Explain this project.", "What is this repo about?", "Describe this project."]
+PROJECT_ASK = ["What is this project about?", "What is this project?", "What does this project do?", "Tell me about this project.", "What is this repository?", "Explain this project.", "What is this repo about?", "Describe this project.", "What is this about?", "Summarise this project.", "What does this repository contain?", "What is the project about?", "Give me an overview of this project.", "Explain what this project does."]
 
 
 def is_doc(s):
@@ -42,13 +42,13 @@ def t_headings(s):
 
 def about_answer(s, path, lines):
     h = f.heading(lines)
-    t = f.first_text(lines, h)
+    t = f.first_sentence(lines, h)
     if h and t:
-        s.say(f"The heading is:\n{h}\nThe first text is:\n{t}", f"{path} is about: {f.bare(h)}\n{t}")
+        s.say(f"The heading is:\n{h}\nThe first sentence is:\n{t}", f"{path} is about: {f.bare(h)}\n{t}")
     elif h:
         s.say(f"The heading is:\n{h}\nThere is no text.", f"{path} is about: {f.bare(h)}")
     elif t:
-        s.say(f"There is no heading.\nThe first text is:\n{t}", f"{path} says:\n{t}")
+        s.say(f"There is no heading.\nThe first sentence is:\n{t}", f"{path} says:\n{t}")
     else:
         s.say("There is no heading and no text. I will give the first line.", f"{path} begins:\n{fenced(lines[:1])}")
 

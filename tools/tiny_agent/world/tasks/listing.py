@@ -18,6 +18,17 @@ DIRS_ASK = ["Which directories are {at}?", "What folders are {at}?", "List only 
 EXT_ASK = ["Which {x} files are {at}?", "List the {x} files {at}.", "Are there any {x} files {at}?", "Show me all {x} files {at}.", "What {x} files do we have {at}?"]
 COUNT_ASK = ["How many entries are {at}?", "How many things are {at}?", "Count the entries {at}.", "How many items does {it} have?", "How many entries does {it} have?"]
 COUNT_FILES_ASK = ["How many files are {at}?", "Count the files {at}.", "How many files does {it} have?", "What is the number of files {at}?"]
+# The same without a place, which is the root.
+DIRS_ROOT_ASK = ["What directories are there?", "Which folders do we have?", "Which directories are there?", "Show me all folders."]
+EXT_ROOT_ASK = ["List all {x} files.", "Are there any {x} files?", "Show me the {x} files.", "Do we have {x} files?", "Which {x} files are there?"]
+END_ASK = ["Which files {at} end in {x}?", "List the files {at} that end in {x}.", "Show the files ending in {x} {at}."]
+END_ROOT_ASK = ["Which files end in {x}?", "List the files that end in {x}.", "Show the files ending in {x}.", "Which files have the ending {x}?"]
+COUNT_ROOT_ASK = ["How many entries are there?", "Count the entries."]
+COUNT_FILES_ROOT_ASK = ["How many files are there?", "How many files do we have?", "Count the files."]
+EXISTS_ROOT_ASK = ["Is there a {x}?", "Do we have a {x}?", "Does {x} exist?", "Is there a file called {x}?", "Check if {x} exists.", "Does the file {x} exist?", "Does a file named {x} exist?", "Do you see a {x}?", "Is {x} there?"]
+PATH_EXISTS_ASK = ["Does {x} exist?", "Check if {x} exists.", "Does the file {x} exist?", "Is there a file {x}?", "See if {x} exists."]
+WHERE_ASK = ["Where is the file {x}?", "In which folder is {x}?", "Find the file {x}.", "In which directory is {x}?", "Which folder has {x}?", "Where can I find the file {x}?", "Locate {x}.", "Which directory is {x} in?", "Locate the file {x}.", "find . -name {x}"]
+KINDS = {".md": "markdown", ".py": "python", ".txt": "text", ".json": "JSON", ".yaml": "YAML", ".sh": "shell", ".csv": "CSV", ".html": "HTML", ".log": "log", ".h": "header", ".js": "javascript", ".rs": "rust", ".toml": "TOML"}
 EXISTS_ASK = ["Is there a {x} {at}?", "Does {it} have a {x}?", "Is {x} {at}?", "Check if there is a {x} {at}.", "Is there a file called {x} {at}?"]
 
 
@@ -36,6 +47,11 @@ def odd_dir(s):
         p = r.choice(["", n.dir_name(r) + "/"]) + n.dir_name(r)
     it = ph.quoted(r, p)
     return it, "in " + it, p
+
+
+def root_only(s):
+    """Now and then a user names no place: the root, as long as no listing of another directory could be meant."""
+    return s.r.random() < 0.25 and all(d in (".", "./") for d, _ in s.listings)
 
 
 def ask_dir(s, templates, **slots):
@@ -60,7 +76,11 @@ def t_list(s):
 def t_dirs(s):
     if not s.has("list_dir"):
         return False
-    got, _ = ask_dir(s, DIRS_ASK)
+    if root_only(s):
+        s.user(ph.say(s.r, DIRS_ROOT_ASK))
+        got = get_list(s, ".")
+    else:
+        got, _ = ask_dir(s, DIRS_ASK)
     if got:
         path, items, _ = got
         only_dirs(s, path, items)
@@ -75,11 +95,15 @@ def only_dirs(s, path, items):
 def t_ext(s):
     if not s.has("list_dir"):
         return False
-    d = pick_dir(s)
+    r, root = s.r, root_only(s)
+    d = "." if root else pick_dir(s)
     exts = sorted({x.rpartition(".")[2] for x in s.world.children(d) if "." in x[1:] and not x.endswith("/")})
-    ext = "." + (s.r.choice(exts) if exts and s.r.random() < 0.8 else s.r.choice(n.TEXT_EXT))
-    it, at, path = ph.place(s.r, d, s.world.root)
-    s.user(ph.say(s.r, EXT_ASK, it=it, at=at, x=ext))
+    ext = "." + (r.choice(exts) if exts and r.random() < 0.8 else r.choice(n.TEXT_EXT))
+    it, at, path = ("", "", ".") if root else ph.place(r, d, s.world.root)
+    if r.random() < 0.4:
+        s.user(ph.say(r, END_ROOT_ASK if root else END_ASK, at=at, x=ext))
+    else:
+        s.user(ph.say(r, EXT_ROOT_ASK if root else EXT_ASK, it=it, at=at, x=KINDS[ext] if ext in KINDS and r.random() < 0.4 else ext))
     got = get_list(s, path)
     if got:
         only_ext(s, got[0], got[1], ext)
@@ -95,15 +119,17 @@ def t_count(s):
     if not s.has("list_dir"):
         return False
     files = s.r.random() < 0.5
-    d = pick_dir(s)
-    if files and len(s.world.children(d)) > 30:
-        return False
-    it, at, path = ph.place(s.r, d, s.world.root)
-    s.user(ph.say(s.r, COUNT_FILES_ASK if files else COUNT_ASK, it=it, at=at))
+    root = root_only(s)
+    it, at, path = ("", "", ".") if root else ph.place(s.r, pick_dir(s), s.world.root)
+    ask = (COUNT_FILES_ROOT_ASK if files else COUNT_ROOT_ASK) if root else COUNT_FILES_ASK if files else COUNT_ASK
+    s.user(ph.say(s.r, ask, it=it, at=at))
     got = get_list(s, path)
     if not got:
         return True
     path, items, more = got
+    if more and files:
+        s.say(f"The listing shows 30 entries and {more} more. It does not tell which of those are files.", f"{cap(here(path)) if path in ('.', './') else path} has 30 entries and {more} more; I cannot see how many of those are files.")
+        return True
     if more:
         if not s.has("calc"):
             s.say(f"There are 30 entries and {more} more.", f"{cap(here(path))} has 30 entries and {more} more." if path in (".", "./") else f"{path} has 30 entries and {more} more.")
@@ -120,22 +146,73 @@ def t_count(s):
     return True
 
 
+def join(directory, name):
+    return name if directory in (".", "./") else f"{directory.rstrip('/')}/{name}"
+
+
 def t_exists(s):
+    """Whether something is there: the listing is read before the verdict, and what it does not show is tried."""
     if not s.has("list_dir"):
         return False
-    r, d = s.r, pick_dir(s)
+    r, root = s.r, root_only(s)
+    d = "." if root else pick_dir(s)
     kids = s.world.children(d)
-    if len(kids) > 30:
+    name = r.choice(kids).rstrip("/") if kids and r.random() < 0.55 else r.choice([n.file_name(r), n.near(r, r.choice(kids).rstrip("/")) if kids else n.dir_name(r)])
+    if "/" in name or not name.strip(". "):
         return False
-    name = r.choice(kids).rstrip("/") if kids and r.random() < 0.55 else n.file_name(r)
-    it, at, path = ph.place(r, d, s.world.root)
-    s.user(ph.say(r, EXISTS_ASK, it=it, at=at, x=ph.quoted(r, name)))
+    whole = not root and d != "." and r.random() < 0.3
+    it, at, path = ("", "", d) if root or whole else ph.place(r, d, s.world.root)
+    x = ph.quoted(r, f"{d}/{name}" if whole else name)
+    s.user(ph.say(r, PATH_EXISTS_ASK if whole else EXISTS_ROOT_ASK if root else EXISTS_ASK, it=it, at=at, x=x))
     got = get_list(s, path)
     if got:
-        path, items, _ = got
-        hit = next((x for x in items if x.rstrip("/") == name), None)
-        where = f"{name} is " + ("not in" if not hit else "a directory in" if hit.endswith("/") else "in")
-        s.say(f"I will look for the name in the listing. {where} it.", f"{where} {here(path)}.")
+        exists_answer(s, name, *got)
+    return True
+
+
+def exists_answer(s, name, path, items, more):
+    hit = next((x for x in items if x.rstrip("/") == name), None)
+    if hit:
+        s.say(f"I look for {name}. The entry is:\n{hit}", f"{name} is {'a directory ' if hit.endswith('/') else ''}in {here(path)}.")
+    elif not more:
+        s.say(f"I look for {name}. No entry is that.", f"{name} is not in {here(path)}.")
+    elif s.has("read_file"):
+        out = s.one(f"I look for {name}. It is not among the 30 entries shown, and {more} more follow. I will try to open it.", "read_file", path=join(path, name), start_line=1000000)
+        where = "not in" if out.startswith("error: no such file") else "a directory in" if out.startswith("error: is a directory") else "in"
+        s.say("The tool says that there is no such file." if where == "not in" else "The tool found it.", f"{name} is {where} {here(path)}.")
+    else:
+        s.say(f"I look for {name}. It is not among the 30 entries shown.", f"{name} is not among the 30 entries shown of {here(path)}; {more} more are not shown.")
+
+
+def t_where_file(s):
+    """In which directory a file is: the root, then the first directories in it one by one."""
+    if not s.has("list_dir"):
+        return False
+    r, w = s.r, s.world
+    dirs = [x for x in w.children(".")[:30] if x.endswith("/")][:4]
+    if sum(min(31, len(w.children(d.rstrip("/")))) for d in dirs) > 60:
+        return False
+    places = [""] + dirs
+    pool = [p for p in w.files if p.count("/") < 2 and (p.rpartition("/")[0] + "/" in places or "/" not in p)]
+    name = r.choice(pool).rpartition("/")[2] if pool and r.random() < 0.8 else n.file_name(r)
+    s.user(ph.say(r, WHERE_ASK, x=ph.quoted(r, name)))
+    got = get_list(s, ".")
+    if not got:
+        return True
+    _, items, _ = got
+    if name in items:
+        s.say(f"I look for {name}. The entry is:\n{name}", f"{name} is in this directory.")
+        return True
+    dirs = [x for x in items if x.endswith("/")][:4]
+    if not dirs:
+        s.say(f"I look for {name}. No entry is that, and there are no directories.", f"I found no {name} in this directory.")
+        return True
+    for d in dirs:
+        out = s.one(f"I look for {name}. No entry is that. I will look in {d}", "list_dir", path=d)
+        if name in out.split("\n"):
+            s.say(f"I look for {name}. The entry is:\n{name}", f"{name} is in {d}")
+            return True
+    s.say(f"I look for {name}. No entry is that, and I have looked in {plural(len(dirs), 'directory', 'directories')}.", f"I found no {name} in this directory, nor in:\n{fenced(dirs)}")
     return True
 
 

@@ -1,5 +1,6 @@
 """Tasks of arithmetic: numbers of files, and expressions in the request."""
 import re
+from fractions import Fraction
 
 from .. import facts as f
 from .. import names as n
@@ -10,6 +11,10 @@ from .picking import bare_is_listed, keyed
 
 SUM_ASK = ["What is the sum of the numbers in {f}?", "Add up the numbers in {f}.", "Sum the numbers in {f}.", "Total of the numbers in {f}?", "Read {f} and add up all numbers.", "Read {f} and sum the values.", "What do the numbers in {f} add up to?", "Calculate the total of {f}."]
 AVG_ASK = ["What is the average of the numbers in {f}?", "Average of the numbers in {f}?", "Compute the mean of {f}.", "Read {f} and give me the average."]
+EXTREME_ASK = {
+    "biggest": ["What is the biggest number in {f}?", "Which number in {f} is the biggest?", "Find the biggest number in {f}.", "biggest number in {f}?"], "largest": ["What is the largest number in {f}?", "Read {f} and tell me the largest number.", "Which is the largest value in {f}?"],
+    "highest": ["What is the highest number in {f}?", "What is the highest value in {f}?"], "smallest": ["What is the smallest number in {f}?", "Read {f} and tell me the smallest number.", "Which number in {f} is the smallest?"], "lowest": ["What is the lowest number in {f}?", "What is the lowest value in {f}?"],
+}
 COL_ASK = ["What is the sum of the {k} column in {f}?", "Add up {k} in {f}.", "Total {k} in {f}?", "Sum the column {k} of {f}."]
 
 
@@ -18,24 +23,53 @@ def line_numbers(lines):
     return [m.group(1) for m in (re.search(r"(?:^|[\s,:=;])(-?\d+(?:\.\d+)?)\s*;?$", x) for x in lines) if m]
 
 
-def t_sum(s):
-    if not s.has("read_file", "calc"):
-        return False
-    r = s.r
-    avg = r.random() < 0.25
-    def addends(text):
-        lines = text.strip().split("\n") if text else []
-        return 2 <= len(lines) <= 8 and len(line_numbers(lines)) == len(lines)
+def addends(text):
+    lines = text.strip().split("\n") if text else []
+    return 2 <= len(lines) <= 8 and len(line_numbers(lines)) == len(lines)
 
+
+def numbers_file(s):
+    """A file whose lines all end in a number, or None."""
+    r = s.r
     pool = [p for p, t in s.world.files.items() if addends(t)]
     if not pool and not s.listings:  # nobody has looked yet, so the file can still have been there
         name = n.stem(r) + r.choice([".txt", ".dat", ".list"])
         s.world.add(name, r.choice([texts.numbers, texts.ledger])(r))
         pool = [name] if addends(s.world.files.get(name)) else []
-    if not pool:
+    path = r.choice(pool) if pool else None
+    return None if path is None or bare_is_listed(s, path) else path
+
+
+def t_extreme(s):
+    """The largest or smallest number of a file, carried along from number to number in the answer."""
+    if not s.has("read_file"):
         return False
-    path = r.choice(pool)
-    if bare_is_listed(s, path):
+    path = numbers_file(s)
+    if path is None:
+        return False
+    which = s.r.choice(list(EXTREME_ASK))
+    said, call = ph.file(s.r, path, s.world.root)
+    s.user(ph.say(s.r, EXTREME_ASK[which], f=said))
+    got = get_text(s, call)
+    if not got:
+        return True
+    nums, best, steps = line_numbers(got[1]), None, []
+    beats = (lambda a, b: a > b) if which in ("biggest", "largest", "highest") else (lambda a, b: a < b)
+    for x in nums:
+        best = x if best is None or beats(Fraction(x), Fraction(best)) else best
+        steps.append(f"{x} ({best})")
+    s.say("I will go through the numbers and keep the best so far.", f"{', '.join(steps)}\nThe {which} number in {got[0]} is {best}.")
+    s.result = None
+    return True
+
+
+def t_sum(s):
+    if not s.has("read_file", "calc"):
+        return False
+    r = s.r
+    avg = r.random() < 0.25
+    path = numbers_file(s)
+    if path is None:
         return False
     said, call = ph.file(r, path, s.world.root)
     s.user(ph.say(r, AVG_ASK if avg else SUM_ASK, f=said))

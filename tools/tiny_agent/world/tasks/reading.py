@@ -73,7 +73,7 @@ def t_first_n(s):
     got = ask_file(s, FIRST_N_ASK, k=k)
     if got:
         path, lines, _ = got
-        s.say(f"I will quote the first {k} lines.", f"{path} begins:\n{fenced(lines[:k])}")
+        s.say(f"I will count to {k}.\n" + "\n".join(f"{i}:\n{x}" for i, x in enumerate(lines[:k], 1)), f"{path} begins:\n{fenced(lines[:k])}")
     return got is not None
 
 

@@ -10,8 +10,8 @@ from .wording import fenced, here, numbered, plural, uniq
 
 SEARCH_ASK = ["Where is {x} used{w}?", "Where is {x} mentioned{w}?", "Search for {x}{w}.", "Find {x}{w}.", "grep {x}{w}", "Where does {x} appear{w}?", "Look for {x}{w}.", "Which lines mention {x}{w}?", "Find where {x} is used{w}.", "Find all uses of {x}{w}.", "Find where {x} is mentioned{w}.", "Where can I find {x}{w}?",
               "Show me every line with {x}{w}.", "Where do we use {x}{w}?", "Search {x}{w}", "Where is {x}{w}?"]
-FILES_ASK = ["Which files mention {x}{w}?", "Which file contains {x}{w}?", "What files use {x}{w}?", "Find the files that contain {x}{w}.", "Which file mentions {x}{w}?", "In which files is {x}{w}?", "List the files with {x}{w}."]
-DEF_ASK = ["Where is {x} defined{w}?", "Which file defines {x}{w}?", "Find the definition of {x}{w}.", "Find where {x} is defined{w}.", "Where is the definition of {x}{w}?", "In what file is {x} defined{w}?", "Who defines {x}{w}?", "Show me where {x} is declared{w}."]
+FILES_ASK = ["Which files mention {x}{w}?", "Which file contains {x}{w}?", "What files use {x}{w}?", "Find the files that contain {x}{w}.", "Which file mentions {x}{w}?", "In which files is {x}{w}?", "In which file is {x}{w}?", "What file is {x} in{w}?", "List the files with {x}{w}."]
+DEF_ASK = ["Where is {x} defined{w}?", "Which file defines {x}{w}?", "Find the definition of {x}{w}.", "Find where {x} is defined{w}.", "Where is the definition of {x}{w}?", "In what file is {x} defined{w}?", "In which file is {x} defined{w}?", "In which file is {x} declared{w}?", "Where is {x} declared{w}?", "Where do we define {x}{w}?", "where is {x} defined{w}", "Who defines {x}{w}?", "Show me where {x} is declared{w}."]
 HITS_ASK = ["How many lines mention {x}{w}?", "How often does {x} appear{w}?", "How many times is {x} used{w}?", "Count the lines with {x}{w}."]
 SEARCH_READ_ASK = ["Find the file that mentions {x}{w} and tell me its first line.", "Search for {x}{w}, then read the first file you find and tell me its first line.", "Find {x}{w} and show me the first line of that file."]
 SEARCH_SHOW_ASK = ["Find {x}{w} and show me the code there.", "Show me the code of {x}{w}.", "Find the definition of {x}{w} and show it.", "Search for {x}{w} and show the lines that follow.", "Show me the source of {x}{w}."]
@@ -40,6 +40,16 @@ def needle(s, code=False):
     return n.code_ident(r)
 
 
+NOUNS = ["function", "class", "variable", "method", "constant", "struct", "type", "symbol", "word", "macro", "option", "name", "string", "field"]
+
+
+def said_needle(r, x):
+    """The text as somebody puts it: a phrase in quotes, a name now and then with what kind of name it is."""
+    if " " in x:
+        return (r.choice(["the text ", "the phrase "]) if r.random() < 0.2 else "") + f'"{x}"'
+    return (f"the {r.choice(NOUNS)} " if r.random() < 0.25 else "") + ph.quoted(r, x)
+
+
 def ask_search(s, templates, code=False, show=True):
     r = s.r
     x = needle(s, code)
@@ -52,7 +62,7 @@ def ask_search(s, templates, code=False, show=True):
         picked = pick_file(s)
         if picked and picked[1] == picked[2] and picked[0].strip("\"'`") == picked[1]:
             where, path = " in " + picked[0], picked[1]
-    s.user(ph.say(r, templates, x=ph.quoted(r, x) if " " not in x else f'"{x}"', w=where))
+    s.user(ph.say(r, templates, x=said_needle(r, x), w=where))
     out = s.one(f"I will search for {x} in {here(path)}.", "search", pattern=x, path=path)
     return x, path, out
 
@@ -94,19 +104,25 @@ def t_files(s):
     return True
 
 
+def until_definition(hits, x):
+    """(the matches as they are read, up to one that defines x; that one or None): path and line come before the text, so they are copied first and judged then."""
+    at = next((i for i, h in enumerate(hits) if f.defines(f.hit_parts(h)[2], x)), None)
+    return "\n".join(hits if at is None else hits[: at + 1]), None if at is None else hits[at]
+
+
 def t_define(s):
     if not s.has("search"):
         return False
     x, path, out = ask_search(s, DEF_ASK, code=True)
     if not search_ended(s, x, path, out):
         hits, _ = f.split_more(out, f.MORE_HITS)
-        hit = next((h for h in hits if f.defines(f.hit_parts(h)[2], x)), None)
+        read, hit = until_definition(hits, x)
         if hit:
             p, k, text = f.hit_parts(hit)
-            s.say(f"This line defines it:\n{text}", f"{x} is defined in {p} on line {k}:\n{fenced([text])}")
+            s.say(f"I go through the matches.\n{read}\nThis one defines it.", f"{x} is defined in {p} on line {k}:\n{fenced([text])}")
         else:
             p, k, text = f.hit_parts(hits[0])
-            s.say("No match is a definition. I will give the first match.", f"{x} is not defined in what I found. It is first mentioned in {p} on line {k}:\n{fenced([text])}")
+            s.say(f"I go through the matches.\n{read}\nNone defines it. I will give the first match.", f"{x} is not defined in what I found. It is first mentioned in {p} on line {k}:\n{fenced([text])}")
     return True
 
 
@@ -134,10 +150,10 @@ def t_search_read(s):
     if search_ended(s, x, path, out):
         return True
     hits, _ = f.split_more(out, f.MORE_HITS)
-    hit = next((h for h in hits if show and f.defines(f.hit_parts(h)[2], x)), hits[0])
-    p, k, text = f.hit_parts(hit)
+    read, hit = until_definition(hits, x) if show else ("", None)
+    p, k, text = f.hit_parts(hit or hits[0])
     if show:
-        res = s.one(f"I take this match: {p} line {k}. I will read from there.", "read_file", path=p, start_line=k)
+        res = s.one(f"I go through the matches.\n{read}\n{'This one defines it.' if hit else 'None defines it. I take the first match.'} I will read {p} from line {k}.", "read_file", path=p, start_line=k)
         lines, _ = f.split_more(res, f.MORE_LINES)
         s.say("I will quote the first lines.", f"{p} from line {k}:\n{fenced(lines[:6])}")
     else:

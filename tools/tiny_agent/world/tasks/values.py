@@ -33,7 +33,8 @@ def t_value(s):
     all_keys = f.keys(s.world.files[picked[2]].split("\n"))
     key = r.choice(sorted(all_keys)) if r.random() < 0.92 else n.ident(r)
     spoken = key_said(r, key)
-    s.user(ph.say(r, VALUE_ASK, f=said, k=spoken))
+    kind = r.choice(["key", "option", "setting", "variable"]) if r.random() < 0.15 else ""
+    s.user(ph.say(r, NAMED_ASK if kind else VALUE_ASK, f=said, k=f"{kind} {spoken}".strip()))
     got = get_text(s, call)
     if not got:
         return True
@@ -54,6 +55,7 @@ def t_value(s):
     return True
 
 
+NAMED_ASK = ["What is the value of the {k} in {f}?", "What is the {k} in {f}?", "What is the {k} set to in {f}?", "Look up the {k} in {f}.", "Get the {k} from {f}.", "In {f}, what is the {k}?", "How is the {k} set in {f}?"]
 VERSION_FILES = ["CMakeLists.txt", "package.json", "pyproject.toml", "Cargo.toml"]
 
 
