@@ -210,8 +210,8 @@ class StepBench {
 Status run(const Options& options) {
   SLUICE_ASSIGN_OR_RETURN(const Backend backend, choose_backend("cpu", options.isa));
   LoadOptions load_options;
-  load_options.verify_values =
-      VerifyValues::kAll;  // brings every page in, so that no step waits for the disk
+  // Brings every page in, so that no step waits for the disk.
+  load_options.verify_values = VerifyValues::kAll;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model(options.model, load_options));
   ThreadPool pool(options.threads);
   Stream stream(pool, options.stream_mb);

@@ -239,8 +239,8 @@ class Reader {
     od::object object;
     SLUICE_RETURN_IF_ERROR(check(value.get_object().get(object)));
     std::vector<JsonValue::Member> members;
-    std::unordered_map<std::string, size_t>
-        places;  // linear search would be quadratic in a vocabulary
+    // Linear search would be quadratic in a vocabulary.
+    std::unordered_map<std::string, size_t> places;
     for (auto field : object) {
       od::field entry;
       SLUICE_RETURN_IF_ERROR(check(std::move(field).get(entry)));

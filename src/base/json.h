@@ -76,9 +76,8 @@ struct JsonLimits {
 Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 /// Python's json.dumps(value, ensure_ascii=False): ", " and ": ", insertion order, Python's float
-/// spelling
-/// ("1.0", "1e-05", "1e+16", "inf" as Infinity), integers of any size digit for digit. This is what
-/// chat templates' tojson prints.
+/// spelling ("1.0", "1e-05", "1e+16", "inf" as Infinity), integers of any size digit for digit. This
+/// is what chat templates' tojson prints.
 std::string dump_json_python(const JsonValue& value);
 /// Compact: no spaces, numbers as spelled.
 std::string dump_json(const JsonValue& value);

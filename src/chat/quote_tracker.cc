@@ -23,8 +23,8 @@ void QuoteTracker::feed(char c) {
     line_is_blank_ = true;
     line_is_fence_ = false;
     leading_ticks_ = 0;
-    inline_ticks_odd_ =
-        false;  // code spans rarely cross lines; an odd backtick must not hide a later call
+    // Code spans rarely cross lines; an odd backtick must not hide a later call.
+    inline_ticks_odd_ = false;
     return;
   }
   if (c == '`') {

@@ -6,8 +6,8 @@
 
 namespace sluice::chat {
 
-/// str.isspace's set for str.strip(): what Python 3 calls white space, as UTF-8.
-/// Bytes of the white space character that starts (ends) `text`, or 0.
+/// Bytes of the white space character that starts (ends) `text`, or 0. White space is what Python 3's
+/// str.isspace() takes for it, as UTF-8.
 size_t leading_space_bytes(std::string_view text);
 size_t trailing_space_bytes(std::string_view text);
 

@@ -11,8 +11,8 @@ namespace {
 
 // $ref and combinators nest; a schema that refers to itself ends here.
 constexpr int kMaxSchemaDepth = 16;
-constexpr double kMaxExactInteger =
-    9007199254740992.0;  // 2^53: beyond it a float's digits are not the number's
+// 2^53: beyond it a float's digits are not the number's.
+constexpr double kMaxExactInteger = 9007199254740992.0;
 constexpr JsonLimits kValueLimits = {.max_depth = 64};
 
 /// JSON schema's words, and those of Python that some clients write instead.
@@ -151,8 +151,8 @@ std::optional<JsonValue> container_value(std::string_view text, ValueTypes types
                           (value->is_array() && types.has(ValueTypes::kArray)));
   };
   if (Result<JsonValue> json = parse_json(text, kValueLimits); fits(json)) return *std::move(json);
-  if (types.has(ValueTypes::kString))
-    return std::nullopt;  // a string may look like Python; it is a string then
+  // A string may look like Python; it is a string then.
+  if (types.has(ValueTypes::kString)) return std::nullopt;
   if (Result<JsonValue> python = parse_python_literal(text); fits(python))
     return *std::move(python);
   return std::nullopt;

@@ -32,8 +32,7 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;
-  int64_t rotary_dim =
-      0;  // the first rotary_dim of head_dim are rotated: head_dim * partial_rotary_factor
+  int64_t rotary_dim = 0;  // head_dim * partial_rotary_factor: the first dims, which are rotated
   double rope_theta = 0.0;
 
   // Gated DeltaNet.
@@ -43,8 +42,8 @@ struct ModelConfig {
   int64_t linear_value_head_dim = 0;
   int64_t linear_conv_kernel_dim = 0;
 
-  int64_t mtp_num_hidden_layers =
-      0;  // 0 or 1: what config.json says; a checkpoint may still lack the tensors
+  /// 0 or 1: what config.json says. A checkpoint may still lack the tensors, or have them unsaid.
+  int64_t mtp_num_hidden_layers = 0;
 
   std::vector<int32_t> eos_token_ids;  // config.json's own, often without the chat stop token
 
@@ -83,9 +82,8 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, std::str
 Result<GenerationConfig> load_generation_config(const Path& dir);
 
 /// Where generation stops: the ids of both files, and for the family's own vocabulary also
-/// <|im_end|> and
-/// <|endoftext|>, which some published files omit. Sorted, unique, each below vocab_size; ids that
-/// are not are an error.
+/// <|im_end|> and <|endoftext|>, which some published files omit. Sorted, unique, each below
+/// vocab_size; ids that are not are an error.
 Result<std::vector<int32_t>> stop_token_ids(const ModelConfig& config,
                                             const GenerationConfig& generation);
 

@@ -21,8 +21,8 @@ struct PlannedShard {
   std::string file_name;
   std::string header;  // length word and JSON, padded to 8 bytes
   int64_t num_bytes = 0;
-  std::vector<size_t>
-      tensors;  // in file order: wider dtypes first, so that every tensor is aligned
+  /// In file order: wider dtypes first, so that every tensor is aligned.
+  std::vector<size_t> tensors;
 };
 
 struct SynthPlan {

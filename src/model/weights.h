@@ -27,9 +27,8 @@ struct GdnLayerWeights {
   VectorView conv1d;       // [2 K + V, 4] row-major; column 3 meets the newest input
   VectorView A_log;        // [Hv], as stored (F32 or BF16)
   VectorView dt_bias;      // [Hv]
-  VectorView
-      norm;  // [linear_value_head_dim], multiplies plainly (no 1 +); always holds bf16 values
-  WeightView out_proj;  // [H, V]
+  VectorView norm;         // [linear_value_head_dim], multiplies plainly (no 1 +); bf16 values
+  WeightView out_proj;     // [H, V]
 };
 
 /// One gated attention mixer. Q = attention_dim, KV = key_value_dim.

@@ -21,10 +21,12 @@ struct AttentionShape {
 /// x' = rb( rb(x cos) + rb(rot(x) sin) ); rotated k and raw v are written to the rows' places in
 /// the KV pages.
 ///
-/// qg   [num_rows, num_heads * 2 * head_dim] bf16: per head head_dim query values, then head_dim
-/// gate values k, v [num_rows, num_kv_heads * head_dim] bf16, from the projections q_norm, k_norm
-/// [head_dim] fp32, stored w of (1 + w) cos, sin [>= positions, rotary_dim / 2] fp32 holding
-/// bf16-rounded values, by absolute position q    [num_rows, num_heads * head_dim] bf16 out
+/// qg       [num_rows, num_heads * 2 * head_dim] bf16: per head head_dim query values, then head_dim
+///          gate values
+/// k, v     [num_rows, num_kv_heads * head_dim] bf16, from the projections
+/// q_norm, k_norm [head_dim] fp32, the stored w of (1 + w)
+/// cos, sin [>= positions, rotary_dim / 2] fp32 holding bf16-rounded values, by absolute position
+/// q        [num_rows, num_heads * head_dim] bf16, out
 struct AttnPrepareArgs {
   AttentionShape shape;
   MatView<const bf16> qg;
@@ -41,14 +43,19 @@ struct AttnPrepareArgs {
 };
 
 /// Causal attention of every row over all positions <= its own, then the output gate:
-///   s_j = rb( rb(q . k_j) * head_dim^-0.5 );  p_j = rb( exp(s_j - M) / L );  o = rb( sum_j p_j v_j
-///   );  out = rb( o * rb(sigmoid(gate)) )
+///
+///   s_j = rb( rb(q . k_j) * head_dim^-0.5 );  p_j = rb( exp(s_j - M) / L )
+///   o = rb( sum_j p_j v_j );  out = rb( o * rb(sigmoid(gate)) )
+///
 /// with M and L over the whole context (two passes: the eager rounding of the oracle).
 ///
-/// Query head h reads kv head h / (num_heads / num_kv_heads). qg, q as in AttnPrepareArgs; out
-/// [num_rows, num_heads * head_dim] bf16. Order: sums over the context are formed per absolute span
-/// of kKvPageTokens positions, spans then added in order, so a row's bits depend on its own context
-/// only: not on num_rows, siblings, threads or how the prompt was cut.
+/// qg, q as in AttnPrepareArgs
+/// out   [num_rows, num_heads * head_dim] bf16
+///
+/// Query head h reads kv head h / (num_heads / num_kv_heads).
+/// Order: sums over the context are formed per absolute span of kKvPageTokens positions, spans then
+/// added in order, so a row's bits depend on its own context only: not on num_rows, siblings,
+/// threads or how the prompt was cut.
 struct AttentionArgs {
   AttentionShape shape;
   MatView<const bf16> q;

@@ -48,9 +48,10 @@ struct GdnShape {
 /// o       [num_rows, value_width] bf16, rounded once
 /// Runs are of different slots. Eps 1e-6 is added to the sum, not the mean.
 ///
-/// gdn_step, recurrent form, row after row. Promise: n rows in one call == n calls of one row, bit
-/// for bit. gdn_chunk, WY form in chunks of kGdnChunk anchored at position 0. Pre: every run's
-/// position % kGdnChunk == 0.
+/// gdn_step: recurrent form, row after row.
+///   Promise: n rows in one call == n calls of one row, bit for bit.
+/// gdn_chunk: WY form in chunks of kGdnChunk anchored at position 0.
+///   Pre: every run's position % kGdnChunk == 0.
 ///   Promise: a row's bits depend on the rows before it only, so a sequence may be cut at any
 ///   multiple of kGdnChunk, and a run that ends inside a chunk gives its rows the same bits as a
 ///   longer one. Fills run.checkpoint_slot.

@@ -41,8 +41,8 @@ inline ChunkKey chunk_key(std::string_view chunk, size_t readable) {
       value = (value ^ word(pos)) * kMix;
       value ^= value >> 29;
     }
-    value = (value ^ word(chunk.size() - 8)) *
-            kMix;  // overlaps the word before unless 8 divides the size
+    // The last word overlaps the one before unless 8 divides the size.
+    value = (value ^ word(chunk.size() - 8)) * kMix;
     value ^= value >> 29;
   }
   uint64_t hash = (value ^ chunk.size() << 56) * kMix;

@@ -49,8 +49,8 @@ class MergeTable {
 
   std::vector<Merge> merges_;
   std::vector<int32_t> byte_ids_;
-  std::vector<uint32_t>
-      byte_pair_ranks_;      // [256 * 256], so that a chunk's first look stays in the cache
+  // [256 * 256], so that a chunk's first look stays in the cache.
+  std::vector<uint32_t> byte_pair_ranks_;
   std::vector<Slot> slots_;  // open addressing, at most half full
   int shift_ = 0;
 };

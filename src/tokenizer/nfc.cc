@@ -75,8 +75,8 @@ class Normalizer {
     auto& out = s_.composed;
     out.clear();
     size_t starter = SIZE_MAX;
-    int64_t last_class =
-        -1;  // the class of what stands between the starter and here; -1: nothing does
+    // The class of what stands between the starter and here; -1: nothing does.
+    int64_t last_class = -1;
     for (const uint32_t item : s_.run) {
       const int64_t item_class = item >> kClassShift;
       if (starter != SIZE_MAX && last_class < item_class) {

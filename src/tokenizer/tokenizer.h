@@ -24,8 +24,10 @@ struct TokenizerOptions {
 };
 
 enum class AddedTokens {
-  kMatch,  // trusted text, such as a rendered template: "<|im_end|>" is one id
-  kIgnore,  // untrusted text: "<|im_end|>" is spelled in ordinary tokens and can never become control
+  /// Trusted text, such as a rendered template: "<|im_end|>" is one id.
+  kMatch,
+  /// Untrusted text: "<|im_end|>" is spelled in ordinary tokens and can never become control.
+  kIgnore,
 };
 
 /// A part of a longer text. The parts say only where added tokens may be matched.
@@ -35,8 +37,8 @@ struct TextPiece {
 };
 
 struct DecodeOptions {
-  bool skip_special =
-      false;  // leave out added tokens that are special; <think> and <tool_call> are not special
+  /// Leaves out added tokens that are special; <think> and <tool_call> are not special.
+  bool skip_special = false;
 };
 
 /// Immutable once loaded: any number of threads may use one tokenizer. Each thread that encodes keeps its own buffers

@@ -14,8 +14,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kNumTokensMax = size_t{1} << 24;
-constexpr size_t kContentBytesMax =
-    1024;  // of one added token; the matcher looks this far ahead at each byte
+// Of one added token; the matcher looks this far ahead at each byte.
+constexpr size_t kContentBytesMax = 1024;
 
 std::string quoted(std::string_view text) {
   return json_quote(text.substr(0, 200));

@@ -129,8 +129,8 @@ inline void add_scaled_tile(const float* block, float scale, float* total) {
 /// One chunk of k of a unit's tiles (both of one format), for one or two panels.
 struct Chunk {
   LeftOperands w;
-  const float*
-      scales[kUnitTiles];  // of the chunk's first block; null for BF16 and for a missing tile
+  /// Of the chunk's first block; null for BF16 and for a missing tile.
+  const float* scales[kUnitTiles];
   int64_t steps = 0;
   bool is_first = false;
   bool is_fp8 = false;
