@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
 #include <functional>
+#include <limits>
 
 #include "apps/agent_command.h"
 #include "apps/eval.h"
@@ -17,6 +20,9 @@ namespace {
 
 constexpr int kUsageExitCode = 2;
 constexpr int kThreadsMax = 1024;
+constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max();
+constexpr double kTimeoutMinS = 0.001;
+constexpr double kTimeoutMaxS = 86400.0;
 
 /// What a command's flags are stored in until it runs.
 struct Commands {
@@ -31,15 +37,36 @@ struct Commands {
 
 using Main = std::function<int()>;
 
+/// CLI::Range lets NaN through, CLI::PositiveNumber prints the largest double in full, and a minus
+/// wraps what is stored without a sign.
+template <typename T>
+CLI::Validator in_range(T min, T max) {
+  const std::string range = fmt::format("{} to {}", min, max);
+  return CLI::Validator(
+      [=](std::string& text) {
+        T value{};
+        const char* end = text.data() + text.size();
+        const auto [last, error] = std::from_chars(text.data(), end, value);
+        const bool is_number = error == std::errc() && last == end;
+        if (is_number && value >= min && value <= max) return std::string();
+        return fmt::format("\"{}\" given; expected {}", text, range);
+      },
+      range);
+}
+
+CLI::Validator seed_range() {
+  return in_range<uint64_t>(0, std::numeric_limits<uint64_t>::max());
+}
+
 void add_model_flags(CLI::App* command, ModelFlags* flags) {
   command->add_option("--model", flags->model_dir,
                       "Folder of a published checkpoint (default: the embedded model)");
   command->add_option("--threads", flags->num_threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, kThreadsMax));
+      ->check(in_range(1, kThreadsMax));
   command
       ->add_option("--context", flags->context_max,
                    "Longest session in tokens (default: the model's limit, at most 32768)")
-      ->check(CLI::PositiveNumber);
+      ->check(in_range<int64_t>(1, kTokensMax));
   command->add_option("--device", flags->device, "auto or cpu");
   command->add_option("--isa", flags->isa,
                       "Instruction set of the CPU kernels, or ref for the reference backend");
@@ -54,7 +81,9 @@ void add_sampling_flags(CLI::App* command, SamplingFlags* flags) {
   command->add_option("--presence-penalty", flags->presence_penalty);
   command->add_option("--frequency-penalty", flags->frequency_penalty);
   command->add_option("--repetition-penalty", flags->repetition_penalty);
-  command->add_option("--seed", flags->seed, "A run with the same seed repeats");
+  command->add_option("--seed", flags->seed, "A run with the same seed repeats")
+      ->check(seed_range())
+      ->capture_default_str();
 }
 
 void add_thinking_flags(CLI::App* command, std::optional<bool>* enable_thinking) {
@@ -73,7 +102,7 @@ void add_conversation_flags(CLI::App* command, AgentCommandOptions* options) {
       "Go on with a prompt after the tasks (the default without --task on a terminal)");
   command->add_option("--system", options->system, "System prompt");
   command->add_option("--max-tokens", options->max_tokens, "Longest turn in tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range<int64_t>(1, kTokensMax))
       ->capture_default_str();
   add_thinking_flags(command, &options->enable_thinking);
   add_model_flags(command, &options->model);
@@ -99,7 +128,7 @@ void add_agent(CLI::App* app, AgentCommandOptions* options, Main* main) {
       ->capture_default_str();
   command->add_flag("--allow-write", options->allow_write, "Offer write_file too");
   command->add_option("--max-steps", options->max_steps, "Turns the model may take for one task")
-      ->check(CLI::Range(1, 1000))
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   auto* tools = command->add_option("--tools", options->tools_file,
                                     "JSON array of tools, instead of the built-in ones");
@@ -110,7 +139,7 @@ void add_agent(CLI::App* app, AgentCommandOptions* options, Main* main) {
   tools->needs(runner);
   runner->needs(tools);
   command->add_option("--tool-timeout", options->tool_timeout_s, "Seconds one call may take")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(kTimeoutMinS, kTimeoutMaxS))
       ->capture_default_str();
   add_conversation_flags(command, options);
   command->footer(
@@ -131,11 +160,11 @@ void add_run(CLI::App* app, RunPromptOptions* options, Main* main) {
   CLI::App* command = app->add_subcommand("run", "One prompt, one completion");
   auto* input = command->add_option_group("input");
   input->add_option("--prompt", options->prompt, "The prompt: raw text, control tokens included");
-  input->add_option("--ids", options->ids, "The prompt as token ids; prints ids");
+  auto* ids = input->add_option("--ids", options->ids, "The prompt as token ids; prints ids");
   input->require_option(1);
-  command->add_flag("--chat", options->as_chat, "The prompt is a user's message");
+  command->add_flag("--chat", options->as_chat, "The prompt is a user's message")->excludes(ids);
   command->add_option("--max-tokens", options->max_tokens, "Longest completion in tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range<int64_t>(1, kTokensMax))
       ->capture_default_str();
   command->add_option("--stop", options->stop_strings, "Stop before this text; may be repeated");
   command->add_flag("--ignore-stops", options->ignore_model_stops,
@@ -143,7 +172,7 @@ void add_run(CLI::App* app, RunPromptOptions* options, Main* main) {
   command
       ->add_option("--logprobs", options->num_logprobs,
                    "One JSON line a token, with this many most likely ones")
-      ->check(CLI::Range(0, kMaxLogprobs));
+      ->check(in_range(0, kMaxLogprobs));
   add_thinking_flags(command, &options->enable_thinking);
   add_model_flags(command, &options->model);
   add_sampling_flags(command, &options->sampling);
@@ -172,11 +201,11 @@ void add_eval(CLI::App* app, EvalOptions* options, Main* main) {
   CLI::App* command = app->add_subcommand("eval", "Recorded conversations, compared turn by turn");
   command->add_option("file", options->file, "Conversations, one JSON object a line")->required();
   command->add_option("--limit", options->limit, "Only the first so many")
-      ->check(CLI::PositiveNumber);
+      ->check(in_range<int64_t>(1, kTokensMax));
   command
       ->add_option("--min-exact", options->min_exact,
                    "Share of exact conversations (0 to 1) below which the exit code is 1")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(in_range(0.0, 1.0));
   command->add_flag("--verbose", options->verbose, "Show the first turns that differ");
   add_model_flags(command, &options->model);
   command->footer("Example:\n  sluice eval heldout.jsonl --limit 50 --min-exact 0.95");
@@ -188,15 +217,17 @@ void add_info(CLI::App* app, InfoOptions* options, Main* main) {
       app->add_subcommand("info", "What a model is, what it weighs and its decode floor");
   auto* model = command->add_option("dir,--model", options->model_dir,
                                     "Folder of a checkpoint (default: the embedded model)");
-  command
-      ->add_option("--size", options->size, "A published size instead, such as 27B; needs no file")
-      ->excludes(model);
+  auto* size = command
+                   ->add_option("--size", options->size,
+                                "A published size instead, such as 27B; needs no file")
+                   ->excludes(model);
   command->add_option("--format", options->format, "With --size: bf16 or fp8")
       ->capture_default_str();
   command->add_option("--bandwidth", options->bandwidth_gbs,
                       "Memory bandwidth in GB/s, for the floor of one decode step");
-  command->add_flag("--verify", options->verify_values,
-                    "Read every weight; refuse NaN and infinity");
+  command
+      ->add_flag("--verify", options->verify_values, "Read every weight; refuse NaN and infinity")
+      ->excludes(size);
   command->footer(
       "Examples:\n  sluice info DIR\n  sluice info --size 27B --format fp8 --bandwidth 4700");
   command->callback([=] { *main = [=] { return run_info(*options); }; });
@@ -209,10 +240,10 @@ void add_synth(CLI::App* app, SynthOptions* options, Main* main) {
   command->add_option("--size", options->size, "tiny, 0.8B, 2B, 4B, 9B or 27B")
       ->capture_default_str();
   command->add_option("--format", options->format, "bf16 or fp8")->capture_default_str();
-  command->add_option("--seed", options->seed)->capture_default_str();
+  command->add_option("--seed", options->seed)->check(seed_range())->capture_default_str();
   command->add_flag("--force", options->force, "Replace a checkpoint that is there");
   command->add_option("--threads", options->num_threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, kThreadsMax));
+      ->check(in_range(1, kThreadsMax));
   command->footer("Example:\n  sluice synth --size 0.8B --format bf16 DIR");
   command->callback([=] { *main = [=] { return run_synth(*options); }; });
 }
@@ -220,7 +251,7 @@ void add_synth(CLI::App* app, SynthOptions* options, Main* main) {
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"sluice: an inference engine for the Qwen3.5, 3.6 and 3.8 dense hybrids", "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // "fly" is then named as unexpected, not as a missing command
   app.footer(
       "Examples:\n  sluice agent --dir . --task \"List the files here.\"\n"
       "  sluice chat --model DIR\n  sluice COMMAND --help");
@@ -235,6 +266,7 @@ int parse_and_run(int argc, char** argv) {
   add_synth(&app, &commands.synth, &main);
   try {
     app.parse(argc, argv);
+    if (!main) throw CLI::RequiredError("A command");
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

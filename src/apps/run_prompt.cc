@@ -115,7 +115,8 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text) {
     int32_t id = 0;
     const auto [last, error] = std::from_chars(piece.data(), piece.data() + piece.size(), id);
     if (error != std::errc() || last != piece.data() + piece.size()) {
-      return invalid_argument("\"{}\" is no token id", piece);
+      return invalid_argument(
+          "\"{}\" is no token id; expected numbers with spaces or commas between them", piece);
     }
     ids.push_back(id);
   }

@@ -90,6 +90,33 @@ TEST(Cli, WrongUseIsExitCodeTwo) {
   }
 }
 
+TEST(Cli, WrongUseIsToldInAShortLine) {
+  const struct {
+    const char* arguments;
+    const char* named;
+  } cases[] = {
+      {"fly", "fly"},
+      {"", "command"},
+      {"agent --task x --max-tokens 0", "1 to 2147483647"},
+      {"agent --task x --max-tokens many", "many"},
+      {"run --prompt x --context 0", "1 to 2147483647"},
+      {"run --prompt x --seed -3", "-3"},
+      {"synth d --seed -3", "-3"},
+      {"agent --task x --tools t --tool-command c --tool-timeout nan", "nan"},
+      {"agent --task x --tools t --tool-command c --tool-timeout 1e300", "86400"},
+      {"eval f --min-exact nan", "nan"},
+      {"run --ids 1 --chat", "--ids"},
+      {"info --size 4B --verify", "--size"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = sluice(c.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << c.arguments;
+    const std::string line = outcome.err.substr(0, outcome.err.find('\n'));
+    EXPECT_LT(line.size(), 120U) << line;
+    EXPECT_NE(line.find(c.named), std::string::npos) << c.arguments << ": " << line;
+  }
+}
+
 TEST(Cli, FaultsAreOneLineThatNamesThem) {
   const struct {
     const char* arguments;
