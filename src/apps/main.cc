@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <functional>
+#include <iostream>
 #include <limits>
 
 #include "apps/agent_command.h"
@@ -277,9 +278,17 @@ int parse_and_run(int argc, char** argv) {
   return main();
 }
 
+/// A full disk or a closed output is a failure too: what was asked for did not arrive.
+int finish_output(int exit_code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return exit_code;
+  print_error(io_error("the output could not be written whole: is the disk full?"));
+  return exit_code == 0 ? 1 : exit_code;
+}
+
 }  // namespace
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  return sluice::parse_and_run(argc, argv);
+  return sluice::finish_output(sluice::parse_and_run(argc, argv));
 }

@@ -117,6 +117,17 @@ TEST(Cli, WrongUseIsToldInAShortLine) {
   }
 }
 
+TEST(Cli, OutputThatDoesNotArriveIsAFailure) {
+  for (const char* arguments :
+       {"--help", "info", "tokenize hi", "run --prompt hi --max-tokens 2"}) {
+    for (const char* output : {" >/dev/full", " >&-"}) {
+      const Outcome outcome = sluice(std::string(arguments) + output);
+      EXPECT_EQ(outcome.exit_code, 1) << arguments << output;
+      EXPECT_NE(outcome.err.find("sluice: error: the output"), std::string::npos) << outcome.err;
+    }
+  }
+}
+
 TEST(Cli, FaultsAreOneLineThatNamesThem) {
   const struct {
     const char* arguments;
