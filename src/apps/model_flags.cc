@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "apps/interrupt.h"
 #include "apps/tools/text.h"
 
 namespace sluice {
@@ -80,7 +81,7 @@ void print_error(const Status& status) {
 int exit_code_of(const Status& status) {
   if (status.ok()) return 0;
   print_error(status);
-  return 1;
+  return status.code() == StatusCode::kCancelled ? kInterruptedExitCode : 1;
 }
 
 }  // namespace sluice

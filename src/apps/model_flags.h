@@ -46,7 +46,7 @@ SamplingParams sampling_params(const SamplingFlags& flags, const ModelFlags& mod
 
 /// "sluice: error: MESSAGE" on standard error, as one line.
 void print_error(const Status& status);
-/// 0 for an ok status; otherwise prints it and gives 1.
+/// 0 for an ok status; otherwise prints it and gives 1, or what shells expect after Ctrl-C.
 int exit_code_of(const Status& status);
 
 }  // namespace sluice

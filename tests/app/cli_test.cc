@@ -128,6 +128,16 @@ TEST(Cli, OutputThatDoesNotArriveIsAFailure) {
   }
 }
 
+TEST(Cli, CtrlCIsExitCode130) {
+  const TempTree tree;
+  const std::string out = tree.path("out").string();
+  const Outcome outcome = sluice("run --prompt hi --ignore-stops --max-tokens 30000 >" + out +
+                                 " 2>&1 & P=$!; until [ -s " + out +
+                                 " ] || ! kill -0 $P; do sleep 0.05; done; "
+                                 "kill -INT $P; wait $P");
+  EXPECT_EQ(outcome.exit_code, 130) << tree.content("out");
+}
+
 TEST(Cli, FaultsAreOneLineThatNamesThem) {
   const struct {
     const char* arguments;
