@@ -44,8 +44,9 @@ install_packages() {
 build() {
   local root=$1 preset=$2 log
   shift 2
-  mkdir -p "$root/build/$preset"
   log="$root/build/$preset/build.log"
+  { mkdir -p "$root/build/$preset" && : >"$log"; } 2>/dev/null ||
+    fail "cannot write $log; use a copy of the repository that you may write"
   if ! (cd "$root" && cmake --preset "$preset" && cmake --build --preset "$preset" -j "$(nproc)" \
     --target "$@") >"$log" 2>&1; then
     grep -E 'error|Error|FAILED' "$log" | cut -c 1-400 | head -40 >&2 || tail -n 30 "$log" >&2
