@@ -53,7 +53,7 @@ class AgentProgram {
   bool ask(const std::string& text) {
     const Result<AskReport> report = agent_.ask(text);
     if (!report.ok()) {
-      printer_.summary({});
+      printer_.broken_off();
       print_error(report.status());
       return false;
     }

@@ -75,10 +75,15 @@ void AgentPrinter::on_tool_result(std::string_view, const ToolResult& result) {
       write(fmt::format("    ... ({} more lines)", std::ranges::count(rest, '\n') + 1));
       rest = {};
     } else {
-      write("    " + printable_line(line));
+      write("    " + printable_text(line));
     }
     end_line();
   }
+  std::fflush(out_);
+}
+
+void AgentPrinter::broken_off() {
+  end_line();
   std::fflush(out_);
 }
 

@@ -19,6 +19,8 @@ class AgentPrinter : public AgentView {
   void user(std::string_view text);
   void on_event(const chat::ChatEvent& event) override;
   void on_tool_result(std::string_view name, const ToolResult& result) override;
+  /// Ends the last line; an error follows, and there are no figures.
+  void broken_off();
   /// Ends the last line and prints the line of figures.
   void summary(const AskStats& stats);
 

@@ -225,20 +225,23 @@ TEST(Cli, RunRepeats) {
 
 TEST(Cli, TheAgentWorksOnAFolder) {
   const TempTree tree;
-  tree.file("notes.txt", "The kettle is blue.\n");
+  tree.file("notes.txt", "The kettle is\tblue.\n");
   tree.file("docs/guide.md", "# Guide\n");
   const Outcome outcome = sluice("agent --dir " + tree.root().string() +
                                  " --task 'List the files here.' --task 'Read notes.txt.'");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("call: list_dir"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("    docs/\n    notes.txt\n"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("    The kettle is blue.\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("    The kettle is\tblue.\n"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("answer: "), std::string::npos);
   EXPECT_NE(outcome.out.find(" tokens/s]"), std::string::npos);
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << "no colour in a pipe";
 }
 
 TEST(Cli, AnAgentThatIsCutOffFails) {
+  const Outcome context = sluice("agent --task 'List the files here.' --context 256");
+  EXPECT_EQ(context.exit_code, 1);
+  EXPECT_EQ(context.out, "> List the files here.\n") << "no figures of a turn that was not";
   const Outcome length = sluice("agent --task 'List the files here.' --max-tokens 3");
   EXPECT_EQ(length.exit_code, 1);
   EXPECT_NE(length.err.find("--max-tokens"), std::string::npos) << length.err;
