@@ -27,6 +27,11 @@ TEST(Text, NothingReachesTheTerminalAsAnOrder) {
                            "31m"),
             "a[2Jb\n\tc31m");
   EXPECT_EQ(printable_text("\xff"), "\xef\xbf\xbd");
+  EXPECT_EQ(printable_text("a\xe2\x80\xae"
+                           "b\xe2\x81\xa6"
+                           "c"),
+            "abc")
+      << "right-to-left override, isolate";
   EXPECT_EQ(printable_line("a\nb\x1b\xe2\x80\xa8"), "a?b??");
 }
 

@@ -5,9 +5,11 @@
 namespace sluice {
 namespace {
 
-/// C0, DEL and C1: what terminals act on.
+/// C0, DEL and C1, which terminals act on, and the embeddings, overrides and isolates that show text
+/// in another order than it has.
 bool is_control(char32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0);
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069);
 }
 
 /// Calls fn(scalar, its bytes) over `bytes`; what is not UTF-8 comes as U+FFFD.

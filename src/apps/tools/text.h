@@ -18,7 +18,7 @@ std::string_view cut_text(std::string_view text, size_t num_bytes_max);
 std::string printable_line(std::string_view bytes);
 
 /// Text for a terminal: as above, but newline and tab stay and other control characters are dropped,
-/// so that no model and no file can move the cursor or set colours.
+/// so that no model and no file can move the cursor, set colours or turn the order of letters.
 std::string printable_text(std::string_view bytes);
 
 }  // namespace sluice
