@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 #include <limits>
+#include <new>
 
 #include "apps/agent_command.h"
 #include "apps/eval.h"
@@ -275,7 +276,12 @@ int parse_and_run(int argc, char** argv) {
     std::fprintf(stderr, "Try sluice --help, or sluice COMMAND --help.\n");
     return kUsageExitCode;
   }
-  return main();
+  try {
+    return main();
+  } catch (const std::bad_alloc&) {
+    print_error(resource_exhausted("the system refused memory"));
+    return 1;
+  }
 }
 
 /// A full disk or a closed output is a failure too: what was asked for did not arrive.
