@@ -1,10 +1,13 @@
 #include "apps/run_prompt.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdio>
 
 #include "apps/encode_prompt.h"
 #include "apps/interrupt.h"
+#include "apps/tools/text.h"
 #include "base/json.h"
 #include "chat/render.h"
 
@@ -44,7 +47,9 @@ class TokenPrinter {
     } else if (!options_.ids.empty()) {
       std::printf("%s%d", is_first_ ? "" : " ", event.id);
     } else if (!engine_.tokenizer().is_special(event.id)) {
-      std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+      // A pipe gets the model's bytes; a terminal gets none that move its cursor.
+      const std::string text = is_terminal_ ? printable_text(event.text) : event.text;
+      std::fwrite(text.data(), 1, text.size(), stdout);
     }
     is_first_ = false;
     std::fflush(stdout);
@@ -58,6 +63,7 @@ class TokenPrinter {
  private:
   const RunPromptOptions& options_;
   const Engine& engine_;
+  const bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   bool is_first_ = true;
 };
 

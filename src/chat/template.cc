@@ -92,7 +92,8 @@ std::string hash_text(std::string_view text) {
 std::string list_known() {
   std::string list;
   for (const ChatTemplate& known : kTemplates) {
-    list += fmt::format("\n  {} ({}) {}", known.name, known.models, known.xxh3_128);
+    list += fmt::format("{}{} ({}) {}", list.empty() ? " " : "; ", known.name, known.models,
+                        known.xxh3_128);
   }
   return list;
 }

@@ -96,7 +96,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
     SLUICE_ASSIGN_OR_RETURN(impl->tokenizer,
                             load_model_tokenizer(options.model_dir, weights.config));
     SLUICE_ASSIGN_OR_RETURN(const std::string template_text, read_template_text(options.model_dir));
-    SLUICE_ASSIGN_OR_RETURN(impl->chat_template, chat::find_template(template_text));
+    const auto chat_template = chat::find_template(template_text);
+    if (!chat_template.ok()) {
+      return chat_template.status().with_context(options.model_dir.string());
+    }
+    impl->chat_template = *chat_template;
   }
   SLUICE_ASSIGN_OR_RETURN(
       impl->state, StatePool::create(weights.config, state_limits(options, impl->context_max)));
