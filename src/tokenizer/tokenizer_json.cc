@@ -17,10 +17,6 @@ constexpr size_t kNumTokensMax = size_t{1} << 24;
 // Of one added token; the matcher looks this far ahead at each byte.
 constexpr size_t kContentBytesMax = 1024;
 
-std::string quoted(std::string_view text) {
-  return json_quote(text.substr(0, 200));
-}
-
 class SpecReader {
  public:
   Result<TokenizerSpec> read(const JsonValue& root, const JsonValue& config) {

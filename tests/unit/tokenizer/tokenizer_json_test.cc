@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "golden.h"
+#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {
@@ -65,6 +66,9 @@ const Case kCases[] = {
     {"no merges", [](auto& r, auto&) { erase(at(r, "model"), "merges"); }, kInvalid,
      "no \"merges\""},
     {"empty vocab", [](auto& r, auto&) { vocab(r) = parsed("{}"); }, kLoss, "dense"},
+    {"a code point where a message is cut",
+     [](auto& r, auto&) { vocab(r).members()[5].first = std::string(199, 'x') + "\xE6\x97\xA5"; },
+     kLoss, "neither spelled"},
     {"id twice", [](auto& r, auto&) { vocab(r).members()[5].second = JsonValue::integer(6); },
      kLoss, "both have id 6"},
     {"id negative", [](auto& r, auto&) { vocab(r).members()[5].second = JsonValue::integer(-1); },
@@ -231,6 +235,7 @@ TEST(TokenizerJson, EachFaultIsNamedInOneLine) {
     EXPECT_NE(spec.status().message().find(c.message), std::string::npos)
         << c.name << ": " << spec.status().message();
     EXPECT_EQ(spec.status().message().find('\n'), std::string::npos) << c.name;
+    EXPECT_TRUE(is_valid_utf8(spec.status().message())) << c.name;
   }
 }
 
