@@ -1,6 +1,5 @@
 #include "bench/kernels/stream.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <numeric>
 
 #include "base/arena.h"
 #include "bench/kernels/stream.h"

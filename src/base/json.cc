@@ -3,7 +3,6 @@
 #include <simdjson.h>
 
 #include <charconv>
-#include <cmath>
 #include <unordered_map>
 
 namespace sluice {

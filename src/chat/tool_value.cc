@@ -1,6 +1,5 @@
 #include "chat/tool_value.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 

@@ -1,7 +1,6 @@
 #include "model/checkpoint.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/threads.h"
 #include "model/json_fields.h"

@@ -1,6 +1,5 @@
 #include "model/family.h"
 
-#include <algorithm>
 #include <iterator>
 
 #include "base/json.h"

@@ -1,8 +1,5 @@
 #include "model/json_fields.h"
 
-#include <cmath>
-#include <limits>
-
 namespace sluice {
 namespace {
 

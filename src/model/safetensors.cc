@@ -1,8 +1,6 @@
 #include "model/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
 #include "model/json_fields.h"
 

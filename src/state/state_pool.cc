@@ -1,6 +1,5 @@
 #include "state/state_pool.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace sluice {
@@ -99,8 +98,9 @@ void StatePool::close(Sequence* sequence) {
 Status StatePool::reserve(Sequence* sequence, int64_t num_tokens) {
   SLUICE_CHECK(sequence->is_open());
   if (num_tokens > limits_.context_max) {
-    return resource_exhausted("{} tokens do not fit the context of {}", num_tokens,
-                              limits_.context_max);
+    return resource_exhausted(
+        "{} tokens do not fit the context of {}; raise --context or begin a new session",
+        num_tokens, limits_.context_max);
   }
   const int64_t missing = pages_for(num_tokens) - static_cast<int64_t>(sequence->page_table.size());
   if (missing > num_free_pages()) {

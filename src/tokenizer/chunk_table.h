@@ -3,11 +3,9 @@
 // small cache of recent others (one a thread). Both hold results of merging only: there is no ignore_merges, a chunk
 // equal to a vocabulary entry is what its merges make of it.
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,7 +49,7 @@ inline ChunkKey chunk_key(std::string_view chunk, size_t readable) {
 
 class ChunkTable {
  public:
-  /// Room for `num_chunks`. `token_bytes` must outlive the table.
+  /// Room for `num_chunks`; forgets what was there.
   void reserve(size_t num_chunks);
   void insert(std::string_view chunk, int32_t id);
   void prefetch(const ChunkKey& key) const { __builtin_prefetch(&slots_[key.hash & mask_]); }

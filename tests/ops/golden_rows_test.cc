@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "tests/ops/golden_judge.h"
 #include "tests/ops/golden_run.h"

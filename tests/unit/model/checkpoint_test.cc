@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/weight_view.h"
 #include "checkpoint_fixture.h"
 #include "model/shard_set.h"
