@@ -2,6 +2,8 @@
 
 Rows hold several sessions. Nothing passes from one to the next: attention works on sequence bounds, the recurrent state decays to nothing
 at a session's first token, and the convolution does not look behind it. So training sees what inference sees: each session from a fresh state.
+
+The layers see the batch as one flat row of tokens, so that rows of any length with as many tokens in all share one compiled function.
 """
 import math
 from dataclasses import dataclass, field
@@ -10,8 +12,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import delta
+
 RESET = -30.0  # log decay at a session's first token: exp(-30) is nothing, and fp32 sums of g still keep 6 digits
-CHUNK = 64
 
 
 @dataclass
@@ -44,8 +47,9 @@ class Rows:
     age: torch.Tensor  # [B, T] position inside the session
     bounds: torch.Tensor  # int32 cumulative session lengths over the flattened batch
     longest: int
-    cos: torch.Tensor = None  # [B, T, rotary_dim]
+    cos: torch.Tensor = None  # [1, B * T, rotary_dim]
     sin: torch.Tensor = None
+    age_flat: torch.Tensor = None  # [1, B * T]
 
 
 class Norm(nn.Module):
@@ -84,33 +88,6 @@ class Mlp(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-class Scan(torch.autograd.Function):
-    """S[n+1] = M[n] S[n] + X[n] from S[0] = 0; returns S[0..N). M, X [N, batch, d, d]."""
-
-    @staticmethod
-    def forward(ctx, m, x):
-        s = torch.empty_like(x)
-        s[0].zero_()
-        for i in range(len(m) - 1):
-            torch.baddbmm(x[i], m[i], s[i], out=s[i + 1])
-        ctx.save_for_backward(m, s)
-        return s
-
-    @staticmethod
-    def backward(ctx, ds):
-        m, s = ctx.saved_tensors
-        dx = torch.empty_like(ds)
-        dx[-1].zero_()
-        for i in range(len(m) - 1, 0, -1):
-            torch.baddbmm(ds[i], m[i].mT, dx[i], out=dx[i - 1])
-        return torch.matmul(dx, s.mT), dx
-
-
-@torch.compiler.disable
-def scan(m, x):
-    return Scan.apply(m.contiguous(), x.contiguous())
-
-
 def flash(q, k, v, rows):
     """Causal attention inside each session. q [B*T, heads, d], k, v [B*T, kv_heads, d]."""
     return torch.ops.aten._flash_attention_forward(q, k, v, rows.bounds, rows.bounds, rows.longest, rows.longest, 0.0, True, False, scale=q.shape[-1] ** -0.5)[0]
@@ -124,27 +101,6 @@ def masked(q, k, v, rows):
     q, k, v = (x.view(b, t, x.shape[1], x.shape[2]).transpose(1, 2) for x in (q, k, v))
     o = F.scaled_dot_product_attention(q, k.expand_as(q), v.expand_as(q), attn_mask=ok[:, None])
     return o.transpose(1, 2).reshape(b * t, q.shape[1], -1)
-
-
-class UnitInverse(torch.autograd.Function):
-    """(I + A)^-1 for strictly lower A [..., n, n]. The gradient needs products only, which is why this is not left to autograd."""
-
-    @staticmethod
-    def forward(ctx, a):
-        eye = torch.eye(a.shape[-1], device=a.device).expand_as(a).contiguous()
-        t = torch.linalg.solve_triangular(a, eye, upper=False, unitriangular=True)
-        ctx.save_for_backward(t)
-        return t
-
-    @staticmethod
-    def backward(ctx, dt):
-        (t,) = ctx.saved_tensors
-        return -(t.mT @ dt @ t.mT).tril(-1)
-
-
-@torch.compiler.disable
-def unit_inverse(a):
-    return UnitInverse.apply(a)
 
 
 ATTEND = {"flash": flash, "masked": masked}
@@ -210,11 +166,11 @@ class DeltaNet(nn.Module):
     def forward(self, x, rows):
         s, (b, t, _) = self.s, x.shape
         z, beta, a = self.in_proj_z(x), self.in_proj_b(x), self.in_proj_a(x)
-        q, k, v = self.conv(self.in_proj_qkv(x), rows.age).split([self.key, self.key, self.val], -1)
+        q, k, v = self.conv(self.in_proj_qkv(x), rows.age_flat).split([self.key, self.key, self.val], -1)
         with torch.autocast("cuda", enabled=False):
             g = -self.A_log.exp() * F.softplus(a.float() + self.dt_bias)
-            g = torch.where((rows.age == 0)[..., None], g + RESET, g)
-            o = delta_rule(*self.heads(q, k, v), g.transpose(1, 2), beta.float().sigmoid().transpose(1, 2))
+            g = torch.where((rows.age_flat == 0)[..., None], g + RESET, g)
+            o = delta.rule(*self.heads(q, k, v), g.transpose(1, 2), beta.float().sigmoid().transpose(1, 2), rows)
         o = self.norm(o.transpose(1, 2).reshape(b, t, s.value_heads, -1), z.view(b, t, s.value_heads, -1))
         return self.out_proj(o.reshape(b, t, -1))
 
@@ -225,30 +181,6 @@ class DeltaNet(nn.Module):
         q, k = (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6) for x in (q, k))
         r = s.value_heads // s.key_heads
         return q.repeat_interleave(r, 1), k.repeat_interleave(r, 1), v
-
-
-def delta_rule(q, k, v, g, beta):
-    """The gated delta rule in chunks of 64. All fp32: q, k, v [B, H, T, d], g, beta [B, H, T].
-
-    Over a chunk the state moves by an affine map, S' = M S + X, so only that product runs in order; the rest is batched over chunks.
-    """
-    b, h, t, d = q.shape
-    n = t // CHUNK
-    q, k, v, g, beta = (x.reshape(b, h, n, CHUNK, *x.shape[3:]) for x in (q * d**-0.5, k, v, g, beta))
-    gc = g.cumsum(-1)
-    low = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=q.device).tril()
-    decay = (gc[..., :, None] - gc[..., None, :]).masked_fill(~low, -torch.inf).exp()
-    kb = k * beta[..., None]
-    a = (kb @ k.mT) * decay
-    rhs = torch.cat([v * beta[..., None], kb * gc.exp()[..., None]], -1)
-    u, w = (unit_inverse(a.tril(-1)) @ rhs).split(d, -1)
-    last = gc[..., -1:]
-    kd = k * (last - gc).exp()[..., None]
-    m = torch.eye(d, device=q.device) * last.exp()[..., None] - kd.mT @ w
-    order = lambda y: y.permute(2, 0, 1, 3, 4).reshape(n, b * h, d, d)
-    state = scan(order(m), order(kd.mT @ u)).view(n, b, h, d, d).permute(1, 2, 0, 3, 4)
-    o = (q * gc.exp()[..., None]) @ state + ((q @ k.mT) * decay) @ (u - w @ state)
-    return o.reshape(b, h, t, d)
 
 
 class Layer(nn.Module):
@@ -317,10 +249,11 @@ class TinyAgent(nn.Module):
                 p.data = dt + torch.log(-torch.expm1(-dt))
 
     def trunk(self, rows):
-        """Hidden states after the final norm: the input of lm_head and of the draft head."""
-        rows.cos, rows.sin = rope_tables(rows.age, self.s)
+        """Hidden states [1, B * T, hidden] after the final norm: the input of lm_head and of the draft head."""
+        rows.age_flat = rows.age.flatten()[None]
+        rows.cos, rows.sin = rope_tables(rows.age_flat, self.s)
         d = self.model.language_model
-        x = d.embed_tokens(rows.ids)
+        x = d.embed_tokens(rows.ids.flatten())[None]
         x = x.bfloat16() if torch.is_autocast_enabled("cuda") else x
         for layer in d.layers:
             x = layer_forward(layer, x, rows)
@@ -328,7 +261,7 @@ class TinyAgent(nn.Module):
 
     def drafts(self, hidden, rows, depth):
         """Hidden states of `depth` chained drafts; the j-th predicts the token j + 2 behind. Positions wrap at a row's end, where no loss is."""
-        out, emb = [], self.model.language_model.embed_tokens(rows.ids).to(hidden.dtype)
+        out, emb = [], self.model.language_model.embed_tokens(rows.ids.flatten())[None].to(hidden.dtype)
         for _ in range(depth):
             emb = emb.roll(-1, 1)
             hidden = self.mtp(hidden, emb, rows)
