@@ -96,6 +96,7 @@ Result<int> run(const AgentCommandOptions& options) {
   GenerateParams params;
   params.sampling = sampling_params(options.sampling, options.model, engine->generation_config());
   params.max_tokens = options.max_tokens;
+  params.cancelled = interrupt_requested;
   SLUICE_RETURN_IF_ERROR(params.sampling.validate());
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<TurnSource> turns,
                           session_turns(engine.get(), params));

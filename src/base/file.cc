@@ -52,7 +52,7 @@ Status write_all(const Fd& fd, std::string_view content, const Path& path) {
 }  // namespace
 
 Result<std::string> read_file(const Path& path, size_t max_bytes) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(path, "open");
   SLUICE_ASSIGN_OR_RETURN(const size_t size, regular_file_size(fd, path));
   if (size > max_bytes) {
@@ -104,7 +104,7 @@ MappedFile::~MappedFile() {
 }
 
 Result<MappedFile> MappedFile::open(const Path& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(path, "open");
   SLUICE_ASSIGN_OR_RETURN(const size_t size, regular_file_size(fd, path));
   MappedFile file;

@@ -4,29 +4,35 @@
 
 namespace sluice {
 
-StepOutput prefill(Forward& forward, StatePool& state, std::span<const int32_t> ids,
-                   const PrefillOptions& options, Sequence* sequence) {
+bool prefill_step(Forward& forward, StatePool& state, std::span<const int32_t> ids,
+                  const PrefillOptions& options, Sequence* sequence, StepOutput* output) {
   const auto num_ids = static_cast<int64_t>(ids.size());
   SLUICE_CHECK_GT(num_ids, sequence->position);
   SLUICE_CHECK_EQ(options.rows_max % kGdnChunk, 0);
   const bool chunked = options.gdn_form == GdnForm::kChunk;
-  if (chunked && sequence->position != sequence->checkpoint_position)
+  if (chunked && sequence->position != sequence->checkpoint_position) {
     state.restore_checkpoint(sequence);
+  }
+  const int64_t first = sequence->position;
+  const auto num_rows = static_cast<int32_t>(std::min(options.rows_max, num_ids - first));
+  const bool is_last = first + num_rows == num_ids;
+  const int32_t last_row = num_rows - 1;
+  RowRun run = state.next_run(*sequence, 0, num_rows);
+  if (!chunked) run.checkpoint_slot = kNoSlot;
+  StepInput input;
+  input.token_ids = ids.subspan(static_cast<size_t>(first), static_cast<size_t>(num_rows));
+  input.runs = {&run, 1};
+  input.gdn_form = options.gdn_form;
+  if (is_last) input.logit_rows = {&last_row, 1};
+  *output = forward.forward_rows(input, state);
+  state.advance(sequence, num_rows, chunked);
+  return is_last;
+}
+
+StepOutput prefill(Forward& forward, StatePool& state, std::span<const int32_t> ids,
+                   const PrefillOptions& options, Sequence* sequence) {
   StepOutput output;
-  while (sequence->position < num_ids) {
-    const int64_t first = sequence->position;
-    const auto num_rows = static_cast<int32_t>(std::min(options.rows_max, num_ids - first));
-    const bool is_last = first + num_rows == num_ids;
-    const int32_t last_row = num_rows - 1;
-    RowRun run = state.next_run(*sequence, 0, num_rows);
-    if (!chunked) run.checkpoint_slot = kNoSlot;
-    StepInput input;
-    input.token_ids = ids.subspan(static_cast<size_t>(first), static_cast<size_t>(num_rows));
-    input.runs = {&run, 1};
-    input.gdn_form = options.gdn_form;
-    if (is_last) input.logit_rows = {&last_row, 1};
-    output = forward.forward_rows(input, state);
-    state.advance(sequence, num_rows, chunked);
+  while (!prefill_step(forward, state, ids, options, sequence, &output)) {
   }
   return output;
 }

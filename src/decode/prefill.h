@@ -16,7 +16,12 @@ struct PrefillOptions {
   int64_t rows_max = 512;
 };
 
-/// Advances `sequence` over ids[sequence->position ..) and returns the last row's hidden vector and logits,
+/// One forward step of a prompt, at most rows_max rows: true when the prompt is done and *output holds the last row's
+/// hidden vector and logits. Between steps the state is whole, so a caller may stop there and go on later.
+bool prefill_step(Forward& forward, StatePool& state, std::span<const int32_t> ids,
+                  const PrefillOptions& options, Sequence* sequence, StepOutput* output);
+
+/// All steps: advances `sequence` over ids[sequence->position ..) and returns the last row's hidden vector and logits,
 /// valid until the next step. `ids` are all ids of the session so far: the chunk form may re-run some.
 /// Pre: ids.size() > sequence->position, room for them is reserved.
 StepOutput prefill(Forward& forward, StatePool& state, std::span<const int32_t> ids,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "decode/noise.h"
 
@@ -23,9 +24,9 @@ Sampler::Sampler(int64_t vocab_size, int32_t num_defined) : num_defined_(num_def
   selected_.reserve(static_cast<size_t>(num_defined));
 }
 
-SampledToken Sampler::sample(std::span<const bf16> logits, const SamplingParams& params,
-                             const TokenCounts& counts, int64_t position) {
-  widen(logits);
+Result<SampledToken> Sampler::sample(std::span<const bf16> logits, const SamplingParams& params,
+                                     const TokenCounts& counts, int64_t position) {
+  SLUICE_RETURN_IF_ERROR(widen(logits));
   SampledToken token;
   double log_sum = 0.0;
   if (params.num_logprobs >= 0) {
@@ -42,9 +43,17 @@ SampledToken Sampler::sample(std::span<const bf16> logits, const SamplingParams&
   return token;
 }
 
-void Sampler::widen(std::span<const bf16> logits) {
+Status Sampler::widen(std::span<const bf16> logits) {
   SLUICE_CHECK_GE(static_cast<int64_t>(logits.size()), static_cast<int64_t>(num_defined_));
-  for (size_t i = 0; i < logits_.size(); ++i) logits_[i] = to_float(logits[i]);
+  bool is_sound = true;
+  for (size_t i = 0; i < logits_.size(); ++i) {
+    logits_[i] = to_float(logits[i]);
+    is_sound &= logits_[i] < std::numeric_limits<float>::infinity();  // false for NaN too
+  }
+  if (is_sound) return Status();
+  return data_loss(
+      "the model's logits are not finite: its weights are damaged or its activations overflow "
+      "(`sluice info --verify` reads every weight)");
 }
 
 double Sampler::log_sum_exp() const {

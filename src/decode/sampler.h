@@ -40,15 +40,16 @@ class Sampler {
 
   /// logits [vocab_size] bf16, widened to fp32 first. `position` is the drawn token's own.
   /// Greedy takes the lowest id among ties; so does the noisy argmax.
-  SampledToken sample(std::span<const bf16> logits, const SamplingParams& params,
-                      const TokenCounts& counts, int64_t position);
+  /// kDataLoss when a logit is NaN or positive infinity: a wrong token is worse than none.
+  Result<SampledToken> sample(std::span<const bf16> logits, const SamplingParams& params,
+                              const TokenCounts& counts, int64_t position);
 
  private:
   struct Candidate {
     float logit;
     int32_t id;
   };
-  void widen(std::span<const bf16> logits);
+  Status widen(std::span<const bf16> logits);
   double log_sum_exp() const;
   std::vector<TokenLogprob> top_logprobs(int32_t count, double log_sum) const;
   void apply_penalties(const SamplingParams& params, const TokenCounts& counts);

@@ -19,6 +19,10 @@ Status SamplingParams::validate() const {
   SLUICE_RETURN_IF_ERROR(check_range("min_p", min_p, 0.0f, 1.0f));
   SLUICE_RETURN_IF_ERROR(check_range("presence_penalty", presence_penalty, -2.0f, 2.0f));
   SLUICE_RETURN_IF_ERROR(check_range("frequency_penalty", frequency_penalty, -2.0f, 2.0f));
+  if (temperature > 0.0f && temperature < kTemperatureMin) {
+    return invalid_argument("temperature is {}; expected 0 (greedy) or at least {}", temperature,
+                            kTemperatureMin);
+  }
   if (!(repetition_penalty > 0.0f) || !std::isfinite(repetition_penalty)) {
     return invalid_argument("repetition_penalty is {}; expected a number above 0",
                             repetition_penalty);

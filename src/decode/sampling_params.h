@@ -32,5 +32,7 @@ struct SamplingParams {
 };
 
 inline constexpr int32_t kMaxLogprobs = 20;
+/// Below this a logit divided by the temperature could overflow.
+inline constexpr float kTemperatureMin = 1e-4f;
 
 }  // namespace sluice

@@ -58,6 +58,9 @@ struct GenerateParams {
   std::vector<int32_t> stop_ids;
   bool ignore_model_stops = false;
   std::vector<std::string> stop_strings;
+  /// Asked between the steps of a long prompt; true ends the call with kCancelled, and what was prefilled stays.
+  /// on_token's answer cancels between tokens.
+  std::function<bool()> cancelled;
 };
 
 struct GenerateResult {

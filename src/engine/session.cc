@@ -63,17 +63,18 @@ class Generation {
     stop_ids_.insert(stop_ids_.end(), params.stop_ids.begin(), params.stop_ids.end());
   }
 
-  GenerateResult run() {
+  Result<GenerateResult> run() {
     const Clock::time_point start = Clock::now();
     result_.num_prompt_tokens =
         static_cast<int64_t>(session_.ids.size()) - session_.sequence.position;
-    const PrefillOptions prefill_options = {engine_.backend.prefill_form,
-                                            engine_.options.prefill_rows_max};
-    StepOutput output = prefill(*engine_.forward, *engine_.state, session_.ids, prefill_options,
-                                &session_.sequence);
+    StepOutput output;
+    if (!prefill_all(&output)) {
+      result_.reason = FinishReason::kCancelled;
+      return result_;
+    }
     Clock::time_point first_token;
     for (;;) {
-      const int32_t id = draw(output);
+      SLUICE_ASSIGN_OR_RETURN(const int32_t id, draw(output));
       if (result_.num_generated_tokens == 1) first_token = Clock::now();
       if (is_finished(id)) break;
       output = decode_step(*engine_.forward, *engine_.state, id, engine_.backend.prefill_form,
@@ -85,12 +86,24 @@ class Generation {
   }
 
  private:
-  /// Draws, records and publishes one token.
-  int32_t draw(const StepOutput& output) {
+  /// False when it was cancelled on the way.
+  bool prefill_all(StepOutput* output) {
+    const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max};
+    while (!prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
+                         &session_.sequence, output)) {
+      if (params_.cancelled && params_.cancelled()) return false;
+    }
+    return true;
+  }
+
+  /// Draws and records one token.
+  Result<int32_t> draw(const StepOutput& output) {
     const MatView<const bf16> logits = output.logits;
     const auto position = static_cast<int64_t>(session_.ids.size());
-    SampledToken token = engine_.sampler->sample(
-        {logits.row(0), static_cast<size_t>(logits.num_cols)}, params_.sampling, counts_, position);
+    SLUICE_ASSIGN_OR_RETURN(
+        SampledToken token,
+        engine_.sampler->sample({logits.row(0), static_cast<size_t>(logits.num_cols)},
+                                params_.sampling, counts_, position));
     session_.ids.push_back(token.id);
     counts_.add_generated(token.id);
     ++result_.num_generated_tokens;

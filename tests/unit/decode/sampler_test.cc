@@ -26,7 +26,8 @@ std::map<int32_t, int> histogram(const std::vector<bf16>& logits, const Sampling
                                  int num_draws = 4000) {
   Sampler sampler(static_cast<int64_t>(logits.size()), static_cast<int32_t>(logits.size()));
   std::map<int32_t, int> counts;
-  for (int i = 0; i < num_draws; ++i) ++counts[sampler.sample(logits, params, TokenCounts(), i).id];
+  for (int i = 0; i < num_draws; ++i)
+    ++counts[sampler.sample(logits, params, TokenCounts(), i)->id];
   return counts;
 }
 
@@ -40,15 +41,27 @@ using Ids = std::vector<int32_t>;
 
 TEST(Sampler, GreedyTakesTheLowestIdAmongTies) {
   Sampler sampler(5, 5);
-  EXPECT_EQ(sampler.sample(row({0, 3, 1, 3, 2}), SamplingParams(), TokenCounts(), 0).id, 1);
+  EXPECT_EQ(sampler.sample(row({0, 3, 1, 3, 2}), SamplingParams(), TokenCounts(), 0)->id, 1);
 }
 
 TEST(Sampler, PaddedIdsAreNeverDrawn) {
   Sampler sampler(5, 3);
-  EXPECT_EQ(sampler.sample(row({0, 1, 0, 99, 99}), SamplingParams(), TokenCounts(), 0).id, 1);
+  EXPECT_EQ(sampler.sample(row({0, 1, 0, 99, 99}), SamplingParams(), TokenCounts(), 0)->id, 1);
   for (int i = 0; i < 500; ++i) {
-    ASSERT_LT(sampler.sample(row({0, 1, 0, 99, 99}), hot(2.0f), TokenCounts(), i).id, 3);
+    ASSERT_LT(sampler.sample(row({0, 1, 0, 99, 99}), hot(2.0f), TokenCounts(), i)->id, 3);
   }
+}
+
+TEST(Sampler, RefusesLogitsThatAreNotFinite) {
+  Sampler sampler(3, 3);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const auto& bad : {row({nan, 1, 2}), row({0, nan, 2}), row({0, 1, inf})}) {
+    EXPECT_EQ(sampler.sample(bad, SamplingParams(), TokenCounts(), 0).status().code(),
+              StatusCode::kDataLoss);
+    EXPECT_EQ(sampler.sample(bad, hot(), TokenCounts(), 0).status().code(), StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(sampler.sample(row({-inf, 1, 0}), SamplingParams(), TokenCounts(), 0)->id, 1);
 }
 
 TEST(Sampler, FrequenciesFollowTheSoftmax) {
@@ -103,14 +116,14 @@ TEST(Sampler, PenaltiesActBeforeTemperature) {
   Sampler sampler(3, 3);
   SamplingParams params;
   params.repetition_penalty = 2.0f;
-  EXPECT_EQ(sampler.sample(row({3, 2, 1.75f}), params, counts, 0).id, 2);    // 1.5, 1, 1.75
-  EXPECT_EQ(sampler.sample(row({-1, -3, -1.5f}), params, counts, 0).id, 2);  // -2, -6, -1.5
+  EXPECT_EQ(sampler.sample(row({3, 2, 1.75f}), params, counts, 0)->id, 2);    // 1.5, 1, 1.75
+  EXPECT_EQ(sampler.sample(row({-1, -3, -1.5f}), params, counts, 0)->id, 2);  // -2, -6, -1.5
   params = SamplingParams();
   params.presence_penalty = 1.0f;  // the prompt does not count
-  EXPECT_EQ(sampler.sample(row({1.5f, 2, 0}), params, counts, 0).id, 0);
+  EXPECT_EQ(sampler.sample(row({1.5f, 2, 0}), params, counts, 0)->id, 0);
   params = SamplingParams();
   params.frequency_penalty = 0.5f;
-  EXPECT_EQ(sampler.sample(row({1.5f, 2, 0}), params, counts, 0).id, 0);
+  EXPECT_EQ(sampler.sample(row({1.5f, 2, 0}), params, counts, 0)->id, 0);
 }
 
 TEST(Sampler, LogprobsAreOfTheRawLogits) {
@@ -120,7 +133,7 @@ TEST(Sampler, LogprobsAreOfTheRawLogits) {
   TokenCounts counts;
   counts.add_generated(1);
   params.presence_penalty = 2.0f;
-  const SampledToken token = sampler.sample(row({0, 1, 0, 50}), params, counts, 0);
+  const SampledToken token = *sampler.sample(row({0, 1, 0, 50}), params, counts, 0);
   EXPECT_EQ(token.id, 0);
   const double log_sum = std::log(2 + std::exp(1.0));
   EXPECT_NEAR(token.logprobs.drawn, -log_sum, 1e-6);
@@ -138,12 +151,13 @@ TEST(Sampler, ADrawIsAFunctionOfSeedAndPosition) {
   Sampler two(5, 5);
   int differ = 0;
   for (int i = 0; i < 200; ++i) {
-    const int32_t id = one.sample(logits, params, TokenCounts(), i).id;
-    two.sample(row({9, 0, 0, 0, 0}), hot(), TokenCounts(), i);  // a stranger in between
-    ASSERT_EQ(two.sample(logits, params, TokenCounts(), i).id, id);
+    const int32_t id = one.sample(logits, params, TokenCounts(), i)->id;
+    ASSERT_TRUE(
+        two.sample(row({9, 0, 0, 0, 0}), hot(), TokenCounts(), i).ok());  // a stranger in between
+    ASSERT_EQ(two.sample(logits, params, TokenCounts(), i)->id, id);
     SamplingParams other = params;
     other.seed = 43;
-    differ += one.sample(logits, other, TokenCounts(), i).id != id ? 1 : 0;
+    differ += one.sample(logits, other, TokenCounts(), i)->id != id ? 1 : 0;
   }
   EXPECT_GT(differ, 50);
 }
@@ -158,6 +172,7 @@ TEST(SamplingParams, RefusesWhatIsOutOfRange) {
   EXPECT_TRUE(SamplingParams().validate().ok());
   EXPECT_TRUE(refused([&](auto& p) { p.temperature = nan; }));
   EXPECT_TRUE(refused([](auto& p) { p.temperature = -1; }));
+  EXPECT_TRUE(refused([](auto& p) { p.temperature = 1e-38f; }));
   EXPECT_TRUE(refused([](auto& p) { p.top_p = 0; }));
   EXPECT_TRUE(refused([](auto& p) { p.top_p = 1.5f; }));
   EXPECT_TRUE(refused([](auto& p) { p.min_p = -0.1f; }));

@@ -124,6 +124,28 @@ TEST(Engine, StopIdsAndCancelEndATurn) {
   EXPECT_EQ(result.num_generated_tokens, 1);
 }
 
+TEST(Engine, ALongPromptCanBeCancelledAndGoesOnLater) {
+  EngineOptions options = ids_only();
+  options.prefill_rows_max = 64;
+  options.num_sessions_max = 2;
+  const auto engine = open_engine(options);
+  const std::vector<int32_t> prompt(300, 7);
+  const auto session = *engine->create_session();
+  ASSERT_TRUE(session->append(prompt).ok());
+  GenerateParams params = tokens(5);
+  int num_asked = 0;
+  params.cancelled = [&] { return ++num_asked == 2; };
+  const GenerateResult result = *session->generate(params, kIgnoreTokens);
+  EXPECT_EQ(result.reason, FinishReason::kCancelled);
+  EXPECT_EQ(result.num_generated_tokens, 0);
+  EXPECT_EQ(session->num_committed(), 128);
+  ASSERT_TRUE(session->generate(tokens(5), kIgnoreTokens).ok());
+  const auto whole = *engine->create_session();
+  ASSERT_TRUE(whole->append(prompt).ok());
+  ASSERT_TRUE(whole->generate(tokens(5), kIgnoreTokens).ok());
+  EXPECT_EQ(ids_of(*session), ids_of(*whole));
+}
+
 TEST(Engine, TheContextFillsToTheLastTokenAndHarmsNothing) {
   EngineOptions options = ids_only();
   options.context_max = 70;
