@@ -62,10 +62,15 @@ chat::RenderOptions Agent::render_options() const {
 }
 
 Result<AskReport> Agent::ask(const std::string& text) {
+  const size_t num_before = messages_.size();
   messages_.push_back(chat::ChatMessage::user(text));
   AskReport report;
   for (;;) {
-    SLUICE_RETURN_IF_ERROR(append_new_messages());
+    if (Status status = append_new_messages(); !status.ok()) {
+      // What did not fit is forgotten, or every later question would carry it again.
+      messages_.resize(num_in_session_ > 0 ? num_in_session_ : num_before);
+      return status;
+    }
     SLUICE_ASSIGN_OR_RETURN(const std::optional<AskEnd> end, take_turn(&report.stats));
     report.answer = message_.content;
     if (end.has_value()) {
@@ -104,9 +109,10 @@ Status Agent::append_new_messages() {
     prompt = std::move(next.prompt);
   }
   if (!closing_.empty()) prompt.segments.insert(prompt.segments.begin(), {closing_, true});
+  SLUICE_RETURN_IF_ERROR(turns_.append(prompt));
   closing_.clear();
   starts_in_thought_ = prompt.in_thought;
-  return turns_.append(prompt);
+  return Status();
 }
 
 Result<std::optional<AskEnd>> Agent::take_turn(AskStats* stats) {

@@ -66,8 +66,8 @@ class Agent {
   Agent(const chat::ChatTemplate& chat_template, const ToolSet& tools, AgentOptions options,
         TurnSource* turns, AgentView* view, std::function<bool()> cancelled);
 
-  /// A Status is a fault of the machinery, such as a prompt that does not fit the context. The
-  /// conversation cannot be continued after one.
+  /// A Status is a fault of the machinery. After kResourceExhausted (a question or a tool's result that
+  /// does not fit the context) the conversation stands as before what did not fit and can go on.
   Result<AskReport> ask(const std::string& text);
 
  private:

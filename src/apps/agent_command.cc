@@ -55,7 +55,8 @@ class AgentProgram {
     if (!report.ok()) {
       printer_.broken_off();
       print_error(report.status());
-      return false;
+      all_answered_ = false;
+      return report.status().code() == StatusCode::kResourceExhausted;
     }
     printer_.summary(report->stats);
     if (report->end != AskEnd::kAnswered) {

@@ -241,5 +241,18 @@ TEST(Agent, FaultsOfTheSessionAreStatuses) {
   EXPECT_EQ(rig.agent.ask("Go").status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST(Agent, AQuestionThatDoesNotFitIsForgottenAndAnUnclosedTurnIsStillClosed) {
+  // The first turn is cut off by its length, so the session lacks its end.
+  Rig rig({{"</think>\n\nOne", FinishReason::kLength}, {"</think>\n\nTwo<|im_end|>"}});
+  EXPECT_EQ(ask(&rig, "First").end, AskEnd::kLengthLimit);
+  rig.script.append_fails = true;
+  EXPECT_FALSE(rig.agent.ask("TOO LONG").ok());
+  rig.script.append_fails = false;
+  EXPECT_EQ(ask(&rig, "Third").answer, "Two");
+  EXPECT_EQ(rig.script.timeline.find("TOO LONG"), std::string::npos);
+  EXPECT_NE(rig.script.timeline.find("One<|im_end|>\n<|im_start|>user\nThird"), std::string::npos)
+      << rig.script.timeline;
+}
+
 }  // namespace
 }  // namespace sluice
