@@ -18,6 +18,8 @@ out=${OUT:-$work/out}
 mkdir -p "$work" "$out"
 export TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton PYTHONDONTWRITEBYTECODE=1
 
+plain="--inverse solve --scan loop --no-graphs"  # what the committed weights were trained with
+
 say() { echo "== $(date +%T) $*"; }
 
 # Scores a stage's exported model; beside the next stage when there is one.
@@ -54,7 +56,7 @@ train_stage() {
 drive() {
   set -o pipefail
   say "smoke test"
-  [ -s "$work/flags" ] || timeout 150 "$python" "$here/smoke.py" --flags "$work/flags" || echo "--inverse solve --scan loop --no-graphs" > "$work/flags"
+  [ -s "$work/flags" ] || timeout 150 "$python" "$here/smoke.py" --flags "$work/flags" || echo "$plain" > "$work/flags"
   [ -s "$work/heldout.jsonl" ] || { "$python" "$here/make_heldout.py" "$corpus" "$work/heldout.part" 220 && mv "$work/heldout.part" "$work/heldout.jsonl"; }
   local last=""
   while read -r name rest; do
@@ -63,7 +65,12 @@ drive() {
     if [ ! -e "$work/$name/exported" ]; then
       say "stage $name: $rest"
       # shellcheck disable=SC2086  # the rest of the line is words
-      train_stage "$name" $rest < /dev/null
+      if ! train_stage "$name" $rest < /dev/null; then
+        say "stage $name once more, as plainly as can be"
+        echo "$plain" > "$work/flags"
+        # shellcheck disable=SC2086
+        train_stage "$name" $rest < /dev/null
+      fi
       export_stage "$work/$name"
     fi
     [ -s "$work/$name/scores.json" ] || evaluate "$work/$name" < /dev/null > "$work/$name/evaluate.log" 2>&1 &

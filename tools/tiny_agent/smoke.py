@@ -6,6 +6,7 @@ A minute on an H200, most of it compiling, which the training run then finds don
 the same losses. FILE gets the arguments for train.py. On a machine without a GPU a tiny case runs through the same code (only to check this program).
 """
 import argparse
+import gc
 import pathlib
 import time
 
@@ -74,6 +75,8 @@ def main():
     first, best = None, None
     for inverse, scan, graphs in VARIANTS if cuda else VARIANTS[:2]:
         delta.inverse_name, delta.scan_name = inverse, scan
+        step = None  # its recorded steps hold memory
+        gc.collect()
         try:
             step = stepping.Step(m, graphs)
             got = [measure(lambda b=b: step(b, False, 0.0), cuda, 10 if cuda else 1) for b in work.values()]

@@ -44,9 +44,9 @@ def losses(m, rows, targets, count):
     for j, h in enumerate(hs):
         t, valid = targets[j], torch.arange(targets.shape[1], device=flat.device) < count[j]
         logits = m.lm_head(h.flatten(0, 1).index_select(0, t - 1 - j))
-        gold = torch.where(valid, flat.index_select(0, t), -100)
+        gold = flat.index_select(0, t).masked_fill(~valid, -100)
         loss.append(F.cross_entropy(logits.float(), gold))
-        best = torch.where(valid, logits.argmax(-1), -1)
+        best = logits.argmax(-1).masked_fill(~valid, -1)
         acc.append((best == gold).sum() / count[j])
         if j == 0:
             top = torch.full_like(flat, -1).scatter_reduce_(0, t, best, "amax")
@@ -112,7 +112,7 @@ class Step:
 
     def record(self, key, batch, quant):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):  # the feeder goes on pinning memory
             out = self.compute(batch, quant)
         self.pool = self.pool or graph.pool()
         self.recorded[key] = graph, out
