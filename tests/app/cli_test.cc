@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
 
 #include "tests/app/temp_tree.h"
 
@@ -236,6 +240,36 @@ TEST(Cli, TheAgentWorksOnAFolder) {
   EXPECT_NE(outcome.out.find("answer: "), std::string::npos);
   EXPECT_NE(outcome.out.find(" tokens/s]"), std::string::npos);
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << "no colour in a pipe";
+}
+
+TEST(Cli, TheDemoOfRunEndsWithRightAnswers) {
+  // The tasks themselves come from ./run: a README that grew once sent the embedded model round in circles.
+  const std::filesystem::path root = SLUICE_SOURCE_DIR;
+  std::ifstream script(root / "run");
+  std::string arguments = "agent --dir " + root.string();
+  int num_tasks = 0;
+  for (std::string line; std::getline(script, line);) {
+    const size_t task = line.find("  --task \"");
+    if (task != 0) continue;
+    arguments.append(" ").append(line, 2, line.rfind('"') - 1);
+    ++num_tasks;
+  }
+  ASSERT_EQ(num_tasks, 3);
+  const Outcome outcome = sluice(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  std::vector<std::string> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "src")) {
+    folders.push_back(entry.path().filename().string().append("/"));
+  }
+  std::sort(folders.begin(), folders.end());
+  std::string list = "answer: src has:\n```\n";
+  for (const std::string& folder : folders) list.append(folder).append("\n");
+  EXPECT_NE(outcome.out.find(list.append("```")), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("answer: The first heading of README.md is: sluice"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NE(outcome.out.find("answer: DeltaNet is in:\n```\ndocs/"), std::string::npos)
+      << outcome.out;
 }
 
 TEST(Cli, AnAgentThatIsCutOffFails) {
