@@ -7,8 +7,8 @@
 #include "apps/run_prompt.h"
 #include "apps/tools/confined_dir.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {

@@ -1,40 +1,12 @@
 #include "chat/piece_buffer.h"
 
+#include "base/utf8.h"
+
 namespace sluice::chat {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 // Consumed text is let go in steps of this size, so that consuming stays linear.
 constexpr size_t kCompactBytes = size_t{1} << 16;
-
-struct Utf8Step {
-  size_t num_bytes;  // of the character, of the invalid subpart, or of the unfinished rest
-  enum { kValid, kInvalid, kUnfinished } verdict;
-};
-
-/// The range of the second byte narrows after some lead bytes (overlong forms, surrogates, above
-/// U+10FFFF).
-bool is_second_byte(unsigned char lead, unsigned char byte) {
-  if (lead == 0xe0) return byte >= 0xa0 && byte <= 0xbf;
-  if (lead == 0xed) return byte >= 0x80 && byte <= 0x9f;
-  if (lead == 0xf0) return byte >= 0x90 && byte <= 0xbf;
-  if (lead == 0xf4) return byte >= 0x80 && byte <= 0x8f;
-  return byte >= 0x80 && byte <= 0xbf;
-}
-
-Utf8Step next_character(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {1, Utf8Step::kValid};
-  if (lead < 0xc2 || lead > 0xf4) return {1, Utf8Step::kInvalid};
-  const size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  for (size_t i = 1; i < length; ++i) {
-    if (i == text.size()) return {i, Utf8Step::kUnfinished};
-    const bool is_good = i == 1 ? is_second_byte(lead, byte(1)) : (byte(i) & 0xc0) == 0x80;
-    if (!is_good) return {i, Utf8Step::kInvalid};
-  }
-  return {length, Utf8Step::kValid};
-}
 
 }  // namespace
 
@@ -45,7 +17,7 @@ void PieceBuffer::append(std::string_view text, PieceKind kind) {
 
 void PieceBuffer::push(std::string_view text, PieceKind kind) {
   if (kind == PieceKind::kControl && !partial_.empty()) {
-    append(kReplacement, PieceKind::kOrdinary);
+    append(kReplacementCharacter, PieceKind::kOrdinary);
     partial_.clear();
   }
   std::string joined;
@@ -57,25 +29,25 @@ void PieceBuffer::push(std::string_view text, PieceKind kind) {
   size_t start = 0;  // of the valid run
   size_t i = 0;
   while (i < text.size()) {
-    const Utf8Step step = next_character(text.substr(i));
-    if (step.verdict == Utf8Step::kValid) {
-      i += step.num_bytes;
+    const Utf8Step step = utf8_step(text, i);
+    if (step.kind == Utf8Step::Kind::kScalar) {
+      i += step.length;
       continue;
     }
     append(text.substr(start, i - start), kind);
-    if (step.verdict == Utf8Step::kUnfinished) {
+    if (step.kind == Utf8Step::Kind::kTruncated) {
       partial_ = text.substr(i);
       return;
     }
-    append(kReplacement, kind);
-    i += step.num_bytes;
+    append(kReplacementCharacter, kind);
+    i += step.length;
     start = i;
   }
   append(text.substr(start), kind);
 }
 
 void PieceBuffer::finish() {
-  if (!partial_.empty()) append(kReplacement, PieceKind::kUnknown);
+  if (!partial_.empty()) append(kReplacementCharacter, PieceKind::kUnknown);
   partial_.clear();
   is_finished_ = true;
 }

@@ -1,6 +1,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "chat/text.h"
 #include "chat/tool_value.h"
 
@@ -8,25 +9,6 @@ namespace sluice::chat {
 namespace {
 
 constexpr int kMaxDepth = 64;
-
-void append_utf8(uint32_t code_point, std::string* out) {
-  const auto put = [&](uint32_t byte) { out->push_back(static_cast<char>(byte)); };
-  if (code_point < 0x80) {
-    put(code_point);
-  } else if (code_point < 0x800) {
-    put(0xc0 | code_point >> 6);
-    put(0x80 | (code_point & 0x3f));
-  } else if (code_point < 0x10000) {
-    put(0xe0 | code_point >> 12);
-    put(0x80 | (code_point >> 6 & 0x3f));
-    put(0x80 | (code_point & 0x3f));
-  } else {
-    put(0xf0 | code_point >> 18);
-    put(0x80 | (code_point >> 12 & 0x3f));
-    put(0x80 | (code_point >> 6 & 0x3f));
-    put(0x80 | (code_point & 0x3f));
-  }
-}
 
 bool is_scalar(uint32_t code_point) {
   return code_point <= 0x10ffff && (code_point < 0xd800 || code_point > 0xdfff);

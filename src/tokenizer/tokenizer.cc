@@ -3,12 +3,12 @@
 #include <atomic>
 #include <utility>
 
+#include "base/utf8.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/chunk_table.h"
 #include "tokenizer/merges.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/tokenizer_json.h"
-#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,6 @@
 #include "tokenizer/tokenizer_components.h"
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {

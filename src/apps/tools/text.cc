@@ -1,6 +1,6 @@
 #include "apps/tools/text.h"
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {

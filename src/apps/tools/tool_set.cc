@@ -1,7 +1,7 @@
 #include "apps/tools/tool_set.h"
 
 #include "apps/tools/text.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <random>
 
+#include "base/utf8.h"
 #include "golden.h"
-#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {

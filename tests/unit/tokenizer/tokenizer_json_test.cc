@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "golden.h"
-#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "golden.h"
-#include "tokenizer/utf8.h"
 
 namespace sluice {
 namespace {
