@@ -1,10 +1,10 @@
 // Any bytes as text: what is decoded, whole or streamed, is the text that was read, up to normalisation.
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
-#include "base/utf8.h"
 
 namespace sluice {
 namespace {
