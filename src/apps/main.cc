@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kUsageExitCode = 2;
 constexpr int kThreadsMax = 1024;
+constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max();
 constexpr double kTimeoutMinS = 0.001;
 constexpr double kTimeoutMaxS = 86400.0;
@@ -242,6 +243,10 @@ void add_synth(CLI::App* app, SynthOptions* options, Main* main) {
   command->add_option("--size", options->size, "tiny, 0.8B, 2B, 4B, 9B or 27B")
       ->capture_default_str();
   command->add_option("--format", options->format, "bf16 or fp8")->capture_default_str();
+  command
+      ->add_option("--layers", options->num_layers,
+                   "Only the first N layers, each of the size's shape (default: all)")
+      ->check(in_range<int64_t>(1, kLayersMax));
   command->add_option("--seed", options->seed)->check(seed_range())->capture_default_str();
   command->add_flag("--force", options->force, "Replace a checkpoint that is there");
   command->add_option("--threads", options->num_threads, "CPU threads (default: one per core)")

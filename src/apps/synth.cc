@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "apps/model_flags.h"
+#include "model/family.h"
 #include "model/report.h"
 #include "model/synth.h"
 
@@ -53,6 +54,10 @@ class ProgressLine {
 Status write_model(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const WeightFormat linears, weight_format(options.format));
   SLUICE_ASSIGN_OR_RETURN(SynthSpec spec, synth_spec(options.size, linears, options.seed));
+  if (options.num_layers > 0) {
+    SLUICE_RETURN_IF_ERROR(keep_first_layers(&spec.config, options.num_layers)
+                               .with_context(fmt::format("--layers, size {}", options.size)));
+  }
   spec.overwrite = options.force;
   spec.num_threads = options.num_threads;
   const Clock::time_point start = Clock::now();

@@ -12,6 +12,7 @@ namespace sluice {
 struct SynthOptions {
   std::string size = "tiny";    // tiny, 0.8B, 2B, 4B, 9B, 27B
   std::string format = "bf16";  // or fp8
+  int64_t num_layers = 0;       // 0: as published
   uint64_t seed = 0;
   bool force = false;   // replaces a checkpoint that is there
   int num_threads = 0;  // 0: one per core

@@ -144,6 +144,16 @@ Result<ModelConfig> family_config(std::string_view size) {
   return invalid_argument("no size \"{}\"; expected one of {}", size, fmt::join(kNames, ", "));
 }
 
+Status keep_first_layers(ModelConfig* config, int64_t num_layers) {
+  if (num_layers < 1 || num_layers > config->num_hidden_layers) {
+    return invalid_argument("{} layers asked for; expected 1 to {}", num_layers,
+                            config->num_hidden_layers);
+  }
+  config->num_hidden_layers = num_layers;
+  config->layer_types.resize(static_cast<size_t>(num_layers));
+  return Status();
+}
+
 StorageFormat family_format(std::string_view size, WeightFormat linears) {
   StorageFormat format;
   format.linears = linears;

@@ -16,6 +16,10 @@ std::span<const std::string_view> family_sizes();
 /// kInvalidArgument, listing the sizes, when there is none of that name. Source: model-spec 1.1, 1.2.
 Result<ModelConfig> family_config(std::string_view size);
 
+/// Leaves the first `num_layers` layers: a shallow model whose every layer has the size's shape.
+/// kInvalidArgument unless 1 <= num_layers <= the config's.
+Status keep_first_layers(ModelConfig* config, int64_t num_layers);
+
 /// How that size is published: Qwen3.5 stores A_log and linear_attn.norm as F32, the 27B of 3.6 and 3.8 as BF16.
 StorageFormat family_format(std::string_view size, WeightFormat linears);
 

@@ -120,6 +120,18 @@ TEST(Family, SequenceBytes) {  // model-spec 3.9
   }
 }
 
+TEST(Family, AShallowModelKeepsTheShapeOfItsLayers) {
+  ModelConfig config = *family_config("27B");
+  ASSERT_TRUE(keep_first_layers(&config, 8).ok());
+  EXPECT_EQ(config.num_full_attention_layers(), 2);
+  EXPECT_EQ(config.hidden_size, 5120);
+  ModelConfig read = *parse_model_config(
+      config_json(config, family_format("27B", WeightFormat::kBf16)), "config.json");
+  EXPECT_EQ(read.layer_types, config.layer_types);
+  EXPECT_EQ(keep_first_layers(&config, 9).message(), "9 layers asked for; expected 1 to 8");
+  EXPECT_FALSE(keep_first_layers(&config, 0).ok());
+}
+
 TEST(Family, UnknownSizeListsTheSizes) {
   EXPECT_EQ(family_config("7B").status().message(),
             "no size \"7B\"; expected one of tiny, 0.8B, 2B, 4B, 9B, 27B");
