@@ -6,17 +6,6 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kScratchBytes = size_t{64} << 20;
-
-/// One call's context; big enough for every case, and pages that are not touched cost nothing.
-struct Session {
-  explicit Session(int num_threads)
-      : pool(num_threads), scratch(Arena::create(kScratchBytes, "op scratch").value()) {}
-  OpContext context() { return {.pool = &pool, .scratch = &scratch}; }
-  ThreadPool pool;
-  Arena scratch;
-};
-
 Failure prefixed(Failure f, std::string_view what) {
   if (f) *f = fmt::format("{}: {}", what, *f);
   return f;
@@ -38,6 +27,9 @@ std::vector<std::vector<RowRun>> smallest_calls(const OpCase& c) {
 }
 
 }  // namespace
+
+OpSession::OpSession(int num_threads)
+    : pool(num_threads), scratch(Arena::create(size_t{64} << 20, "op scratch").value()) {}
 
 RowWindow::RowWindow(std::span<const RowRun> all) : runs(all.begin(), all.end()) {
   first = runs.front().first_row;
@@ -71,7 +63,7 @@ std::vector<const OpTable*> cpu_backends() {
 }
 
 World run_case(const OpCase& c, const OpTable& table, int num_threads) {
-  Session session(num_threads);
+  OpSession session(num_threads);
   World world = c.world;
   OpContext context = session.context();
   c.call(table, world, context, c.runs);
@@ -79,7 +71,7 @@ World run_case(const OpCase& c, const OpTable& table, int num_threads) {
 }
 
 size_t scratch_peak(const OpCase& c, const OpTable& table, int num_threads) {
-  Session session(num_threads);
+  OpSession session(num_threads);
   World world = c.world;
   OpContext context = session.context();
   c.call(table, world, context, c.runs);
@@ -88,7 +80,7 @@ size_t scratch_peak(const OpCase& c, const OpTable& table, int num_threads) {
 
 World run_in_calls(const OpCase& c, const OpTable& table,
                    const std::vector<std::vector<RowRun>>& calls) {
-  Session session(1);
+  OpSession session(1);
   World world = c.world;
   OpContext context = session.context();
   for (const std::vector<RowRun>& runs : calls) c.call(table, world, context, runs);

@@ -34,6 +34,14 @@ struct OpCase {
   std::shared_ptr<World> expected = std::make_shared<World>();
 };
 
+/// What a call may use; scratch for every case, and pages that are not touched cost nothing.
+struct OpSession {
+  explicit OpSession(int num_threads);
+  OpContext context() { return {.pool = &pool, .scratch = &scratch}; }
+  ThreadPool pool;
+  Arena scratch;
+};
+
 /// The rows a call covers: views are cut to them and runs moved to start at row 0.
 struct RowWindow {
   explicit RowWindow(std::span<const RowRun> all);
