@@ -22,31 +22,6 @@ std::vector<double> unit(const bf16* x, int64_t n, GdnMistake mistake) {
   return out;
 }
 
-struct HeadRow {
-  std::vector<double> q, k, v;
-  double decay, beta;
-};
-
-HeadRow read_row(const GdnArgs& args, int64_t row, int64_t h, GdnMistake mistake) {
-  const GdnShape& s = args.shape;
-  const int64_t key_head =
-      mistake == GdnMistake::kKeyHeadModulo ? h % s.num_k_heads : h * s.num_k_heads / s.num_v_heads;
-  const bf16* qkv = args.qkv.row(row);
-  HeadRow out;
-  out.q = unit(qkv + key_head * s.head_k_dim, s.head_k_dim, mistake);
-  out.k = unit(qkv + s.key_width() + key_head * s.head_k_dim, s.head_k_dim, mistake);
-  const bf16* v = qkv + 2 * s.key_width() + h * s.head_v_dim;
-  for (int64_t j = 0; j < s.head_v_dim; ++j) out.v.push_back(static_cast<double>(to_float(v[j])));
-  if (mistake != GdnMistake::kQueryNotScaled) {
-    for (double& x : out.q) x /= std::sqrt(static_cast<double>(s.head_k_dim));
-  }
-  const auto g = static_cast<double>(args.g.row(row)[h]);
-  out.decay =
-      mistake == GdnMistake::kDecayNotExponentiated ? std::clamp(1.0 + g, 0.0, 1.0) : std::exp(g);
-  out.beta = static_cast<double>(args.beta.row(row)[h]);
-  return out;
-}
-
 /// S[i, j] of one head, or S[j, i] for the mistake that swaps them.
 struct HeadState {
   double* data;
@@ -57,7 +32,7 @@ struct HeadState {
   }
 };
 
-double advance_column(const HeadRow& row, const HeadState& S, int64_t j, GdnMistake mistake) {
+double advance_column(const GdnTwinRow& row, const HeadState& S, int64_t j, GdnMistake mistake) {
   const bool late_decay = mistake == GdnMistake::kDecayAfterUpdate;
   double memory = 0.0;
   double early = 0.0;
@@ -82,12 +57,32 @@ double advance_column(const HeadRow& row, const HeadState& S, int64_t j, GdnMist
 
 }  // namespace
 
+GdnTwinRow read_gdn_twin_row(const GdnArgs& args, int64_t row, int64_t h, GdnMistake mistake) {
+  const GdnShape& s = args.shape;
+  const int64_t key_head =
+      mistake == GdnMistake::kKeyHeadModulo ? h % s.num_k_heads : h * s.num_k_heads / s.num_v_heads;
+  const bf16* qkv = args.qkv.row(row);
+  GdnTwinRow out;
+  out.q = unit(qkv + key_head * s.head_k_dim, s.head_k_dim, mistake);
+  out.k = unit(qkv + s.key_width() + key_head * s.head_k_dim, s.head_k_dim, mistake);
+  const bf16* v = qkv + 2 * s.key_width() + h * s.head_v_dim;
+  for (int64_t j = 0; j < s.head_v_dim; ++j) out.v.push_back(static_cast<double>(to_float(v[j])));
+  if (mistake != GdnMistake::kQueryNotScaled) {
+    for (double& x : out.q) x /= std::sqrt(static_cast<double>(s.head_k_dim));
+  }
+  out.g = static_cast<double>(args.g.row(row)[h]);
+  out.decay = mistake == GdnMistake::kDecayNotExponentiated ? std::clamp(1.0 + out.g, 0.0, 1.0)
+                                                            : std::exp(out.g);
+  out.beta = static_cast<double>(args.beta.row(row)[h]);
+  return out;
+}
+
 std::vector<double> gdn_twin_row(const GdnArgs& args, int64_t row, GdnState64& state,
                                  GdnMistake mistake) {
   const GdnShape& s = args.shape;
   std::vector<double> out;
   for (int64_t h = 0; h < s.num_v_heads; ++h) {
-    const HeadRow values = read_row(args, row, h, mistake);
+    const GdnTwinRow values = read_gdn_twin_row(args, row, h, mistake);
     const HeadState S{state.data() + h * s.head_k_dim * s.head_v_dim, s.head_k_dim, s.head_v_dim,
                       mistake == GdnMistake::kStateTransposed};
     for (int64_t j = 0; j < s.head_v_dim; ++j) {

@@ -21,6 +21,14 @@ enum class GdnMistake {
   kDecayNotExponentiated,
 };
 
+/// What one value head reads of a row: q and k normalised, q scaled.
+struct GdnTwinRow {
+  std::vector<double> q, k, v;
+  double g, decay, beta;
+};
+GdnTwinRow read_gdn_twin_row(const GdnArgs& args, int64_t row, int64_t head,
+                             GdnMistake mistake = GdnMistake::kNone);
+
 /// One session's state of one layer, [num_v_heads, head_k_dim, head_v_dim], kept in fp64.
 using GdnState64 = std::vector<double>;
 
