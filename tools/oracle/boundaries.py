@@ -31,7 +31,7 @@ class Boundaries:
     def __call__(self, layer, stage):
         if layer not in self.prefix_of:
             return None
-        prefix, T = self.prefix_of[layer], None
+        prefix = self.prefix_of[layer]
 
         def put(name, value):
             assert prefix + name not in self.taken, name

@@ -2,19 +2,22 @@
 
 Usage: python tools/oracle/check_stream.py CHECKPOINT_DIR [--sessions N]
 
-1. Layer streaming gives the bits of Qwen3_5ForCausalLM's whole forward: prompt path, one-token path and greedy ids. The model has to fit in memory.
+1. FP8 weights rounded to nearest are those of transformers' own Fp8Dequantize; dithered ones are at most one bf16 step away and have no bias.
+2. Layer streaming gives the bits of Qwen3_5ForCausalLM's whole forward: prompt path, one-token path and greedy ids. The model has to fit in memory.
    Control: the comparison must tell the two paths of the whole model apart, which differ by rounding alone.
-2. The draft head's wiring: top-1 agreement with the target's own greedy choice where the assistant speaks; with fc's halves swapped it must vanish.
+3. The draft head's wiring: top-1 agreement with the target's own greedy choice where the assistant speaks; with fc's halves swapped it must vanish.
    The draft head of tools/tiny_agent/model.py, written apart, is the second opinion (the embedded model's shape only).
 """
 import argparse
 import json
 import pathlib
 import sys
+import types
 
 import torch
 import torch.nn.functional as F
 from transformers import DynamicCache
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
 from checkpoint import TEXT, Checkpoint
@@ -29,6 +32,29 @@ def report(what, ok, text):
     print(f"{'ok  ' if ok else 'FAIL'} {what}: {text}")
     if not ok:
         failed.append(what)
+
+
+def differing(a, b):
+    return int((a.view(torch.int16) != b.view(torch.int16)).sum())
+
+
+def check_weights(checkpoint):
+    """Bias in standard errors of a sum of independent roundings, over all FP8 weights."""
+    reference = Fp8Dequantize(types.SimpleNamespace())._dequantize_one
+    names = [n for n in checkpoint.where if n + "_scale_inv" in checkpoint.where]
+    differ = far = total = 0
+    drift = variance = 0.0
+    for name in names:
+        weight, scale = checkpoint.raw(name), checkpoint.raw(name + "_scale_inv")
+        nearest, dithered = checkpoint.both(name, True)
+        product = reference(weight, scale, torch.float32)
+        error, step = (dithered.float() - product).double(), torch.ldexp(torch.ones_like(product), torch.frexp(product)[1] - 8).double()
+        differ += differing(nearest, reference(weight, scale, torch.bfloat16))
+        far += int((error.abs() >= step).sum())
+        drift, variance, total = drift + float((error / step).sum()), variance + float((error / step).square().sum()), total + error.numel()
+    report("weights rounded to nearest", differ == 0, f"{differ} of {total} in {len(names)} matrices differ from transformers'")
+    bias = drift / variance**0.5
+    report("weights dithered", far == 0 and abs(bias) < 5 and variance > 0, f"{far} a step or more away; bias {bias:+.2f} standard errors")
 
 
 def whole_model(checkpoint):
@@ -56,10 +82,6 @@ def whole_greedy(model, ids, count):
         chosen.append(int((logits == logits.max()).nonzero()[0]))
         call = chosen[-1:]
     return chosen
-
-
-def differing(a, b):
-    return int((a.view(torch.int16) != b.view(torch.int16)).sum())
 
 
 def check_path(name, r, run, model, head):
@@ -144,6 +166,8 @@ def main():
     require_oracle()
     settle(1)
     checkpoint = Checkpoint(args.checkpoint, 1)
+    if checkpoint.is_fp8:
+        check_weights(checkpoint)
     check_streaming(checkpoint, Texts(pathlib.Path(args.checkpoint)))
     check_draft(checkpoint, list(spoken(checkpoint, args.sessions)))
     sys.exit(bool(failed))

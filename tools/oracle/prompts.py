@@ -19,6 +19,7 @@ class Case:
     states: tuple = ()  # numbers of ids after which the state is kept
     full: int = 0  # whole rows of logits: 1 keeps the last position's, 3 the first's and the middle's too
     greedy: int = 0  # free-running ids
+    generated: int = 64  # last ids of the prompt that the generation path takes one by one
 
     @property
     def file(self):
@@ -39,9 +40,10 @@ PLANS = {
     "small": [Case(n, k, SMALL_STATES.get(n, ()), 3, 48) for n, k in EVERY_LENGTH],
     # the 27B shape, few layers: a row of logits is 0.5 MB, a state of three layers 0.8 MB
     "wide": [Case(n, k, {(3, "cjk"): (3,), (129, "code"): (129,)}.get((n, k), ()), {(5, "code"): 1, (420, "agent"): 1}.get((n, k), 0),
-                  16 if (n, k) in ((5, "code"), (65, "code"), (420, "agent"), (420, "cjk")) else 0) for n, k in EVERY_LENGTH],
+                  16 if (n, k) in ((5, "code"), (65, "code"), (420, "agent"), (420, "cjk")) else 0, 32) for n, k in EVERY_LENGTH],
     # the 27B shape, all layers
-    "deep": [Case(1, "agent"), Case(5, "code"), Case(64, "agent", full=1), Case(129, "cjk", (129,)), Case(420, "code", full=1)],
+    "deep": [Case(1, "agent"), Case(5, "code"), Case(64, "agent", full=1, generated=24), Case(129, "cjk", (129,), generated=24),
+             Case(420, "code", full=1, generated=24)],
     # nothing but a proof that the machinery runs
     "smoke": [Case(1, "agent"), Case(5, "code", (3, 5), 3, 4), Case(66, "cjk", (66,), 1)],
 }

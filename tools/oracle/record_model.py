@@ -25,7 +25,7 @@ from checkpoint import Checkpoint
 from prompts import PLANS, Texts
 from stream import Draft, Head, Run, stream
 
-TOP, STATE_ROWS, GENERATED, OPS_IDS, SMALL_VOCABULARY = 32, 16, 64, 6, 1 << 16
+TOP, STATE_ROWS, OPS_IDS, SMALL_VOCABULARY = 32, 16, 6, 1 << 16
 PINNED = "5.17.0"
 ABSENT = ("fla", "causal_conv1d", "kernels")  # transformers would use their kernels in place of its own code
 
@@ -102,7 +102,7 @@ class Recording:
         self.prompt = Run(self.ids, tap=self.state_tap(layers, T) if T in case.states else None, keep_caches=case.greedy > 0)
         self.prefixes = [Run(self.ids[:n], tap=self.state_tap(layers, n)) for n in case.states if n < T]
         other = lambda path: self.state_tap(layers, T, self.other_states[path]) if T in case.states else None
-        self.gen = Run(self.ids, first=max(1, T - GENERATED), tap=other("generation")) if T > 1 else None
+        self.gen = Run(self.ids, first=max(1, T - case.generated), tap=other("generation")) if T > 1 else None
         self.dither = Run(self.ids, tap=other("dither")) if is_fp8 else None
         if case.states:
             self.put(state_positions=torch.tensor(case.states))

@@ -90,17 +90,19 @@ def stream(checkpoint, runs, dithered, device, keep=False):
         run.embed(checkpoint, device)
     for layer, kind in enumerate(checkpoint.text["layer_types"]):
         began = time.time()
-        stage = Stage(checkpoint, kind, checkpoint.layer(layer), device)
+        weights, dithered_weights = checkpoint.layer(layer, bool(dithered))
+        stage = Stage(checkpoint, kind, weights, device)
         for run in runs:
             run.through(layer, stage)
         if keep:
             kept.append(stage)
-        del stage
+        del stage, weights
         if dithered:
-            stage = Stage(checkpoint, kind, checkpoint.layer(layer, dither=True), device)
+            stage = Stage(checkpoint, kind, dithered_weights, device)
             for run in dithered:
                 run.through(layer, stage)
             del stage
+        del dithered_weights
         print(f"layer {layer}: {time.time() - began:.1f} s", file=sys.stderr, flush=True)
     return kept
 
