@@ -134,7 +134,7 @@ void see_state(Worst& worst, Form form, const Layout& layout, const Diagonal64& 
               [&] { return "state, " + place(layout, cell, row, head); });
     for (int64_t j = 0; j < kDim; ++j) {
       if (i != j && S[i * kDim + j] != 0.0f) {
-        worst.see(1.0, 0.0, [&] { return fmt::format("state[{}, {}] was never written", i, j); });
+        worst.see(1.0, kF32Rounding, [&] { return fmt::format("state[{}, {}]", i, j); });
       }
     }
   }

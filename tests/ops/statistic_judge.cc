@@ -15,11 +15,12 @@ double widened(uint16_t bits) {
   return static_cast<double>(to_float(bf16{bits}));
 }
 
-double distance(const Interval& range, double x) {
-  return std::max({range.low - x, x - range.high, 0.0 * (range.low + range.high)});
-}
-
 }  // namespace
+
+double distance(const Interval& range, double x) {
+  if (std::isnan(x + range.low + range.high)) return std::numeric_limits<double>::quiet_NaN();
+  return std::max({range.low - x, x - range.high, 0.0});
+}
 
 Interval rounded_from(bf16 x) {
   const auto magnitude = static_cast<uint16_t>(x.bits & 0x7fff);
@@ -56,13 +57,13 @@ double Bracket::farthest(double truth) const {
   return (low > high || std::isnan(low) ? low : high) / truth;
 }
 
-void Worst::see(double error, double bound, const std::function<std::string()>& where) {
+bool Worst::is_worst(double error, double bound) {
   const double share = std::isnan(error) ? std::numeric_limits<double>::infinity() : error / bound;
-  if (share < excess_ || (share == excess_ && bound_ != 0.0)) return;
+  if (share <= excess_ && bound_ > 0.0) return false;
   excess_ = share;
   error_ = error;
   bound_ = bound;
-  where_ = where();
+  return true;
 }
 
 void Worst::see(const Worst& other) {

@@ -3,8 +3,6 @@
 // to the bound that the arithmetic allows. The bounds are in fp32 roundings, thousands of times
 // smaller than the bf16 rounding they are read through.
 
-#include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +22,9 @@ struct Interval {
   double low = 0.0;
   double high = 0.0;
 };
+
+/// How far x is from it, 0 inside; NaN when an end or x is.
+double distance(const Interval& range, double x);
 
 /// The numbers that round to x; NaN ends for a NaN.
 Interval rounded_from(bf16 x);
@@ -50,15 +51,20 @@ class Bracket {
 /// Of many errors the one that uses most of its bound.
 class Worst {
  public:
-  /// `error` over `bound`; a NaN is beyond every bound. `where` gives the place when it is the worst
+  /// `error` over `bound`; a NaN is beyond every bound. `where()` gives the place when it is the worst
   /// so far.
-  void see(double error, double bound, const std::function<std::string()>& where);
+  template <typename Where>
+  void see(double error, double bound, Where where) {
+    if (is_worst(error, bound)) where_ = where();
+  }
   void see(const Worst& other);
   /// Share of the bound; above 1 is a failure.
   double excess() const { return excess_; }
   std::string text() const;
 
  private:
+  bool is_worst(double error, double bound);
+
   double excess_ = 0.0;
   double error_ = 0.0;
   double bound_ = 0.0;
