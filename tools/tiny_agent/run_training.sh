@@ -1,11 +1,11 @@
 #!/bin/bash
 # Runs a stage plan on this machine: smoke test, held-out set, training, export, evaluation, recorded logits.
 #
-# Usage: run_training.sh CORPUS.json.gz [PLAN [WAIT_SECONDS]]
+# Usage: run_training.sh CORPUS.json.gz [PLAN [WAIT_SECONDS [LEFT_SECONDS]]]
 #
 # The work goes on in the background, in build/tiny_agent_run. The call waits for its end, at most WAIT_SECONDS, then copies what there is to $OUT
 # (default: build/tiny_agent_run/out) in pieces below 16 MiB, and shows the end of the log. Call it again, the same, to wait on; what was done is not
-# done again. Afterwards: cat model.tar.* | tar x.
+# done again. With LEFT_SECONDS the stage under way ends in that time instead of the planned one. Afterwards: cat model.tar.* | tar x.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -14,17 +14,18 @@ python=${PYTHON:-python3}
 corpus=$(realpath "${1:?usage: run_training.sh CORPUS.json.gz [PLAN [WAIT_SECONDS]]}")
 plan=$(realpath "${2:-$here/plan.txt}")
 wait_seconds=${3:-570}
+left_seconds=${4:-}
 out=${OUT:-$work/out}
 mkdir -p "$work" "$out"
 export TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton PYTHONDONTWRITEBYTECODE=1
 
-plain="--inverse solve --scan loop --no-graphs"  # what the committed weights were trained with
+plain="--inverse solve --scan loop --no-graphs --ranks 1"  # what the committed weights were trained with
 
 say() { echo "== $(date +%T) $*"; }
 
 # Scores a stage's exported model; beside the next stage when there is one.
 evaluate() {
-  "$python" "$here/evaluate.py" "$1/model" "$work/heldout.jsonl" "$1/scores.json.part" && mv "$1/scores.json.part" "$1/scores.json"
+  CUDA_VISIBLE_DEVICES=$(nvidia-smi -L 2> /dev/null | wc -l | awk '{ print ($1 > 0 ? $1 - 1 : "") }') "$python" "$here/evaluate.py" "$1/model" "$work/heldout.jsonl" "$1/scores.json.part" && mv "$1/scores.json.part" "$1/scores.json"
 }
 
 export_stage() {
@@ -48,7 +49,7 @@ train_stage() {
   mkdir -p "$work/$name"
   # shellcheck disable=SC2046  # the flags are words
   "$python" "$here/train.py" --corpus "$corpus" --work "$work/$name/shards" --out "$work/$name/last.pt" --steps 40000 --deadline "$seconds" --rows "$rows" \
-    --lr "$rate" --first-shard "$shard" --long-from "$long" --quant-from "$quant" --save-every 120 "${init[@]}" $(cat "$work/flags") 2>&1 | tee "$work/$name/train.log"
+    --lr "$rate" --first-shard "$shard" --long-from "$long" --quant-from "$quant" --save-every 120 --end-file "$work/end" "${init[@]}" $(cat "$work/flags") 2>&1 | tee "$work/$name/train.log"
   rm -rf "$work/$name/shards"
   grep -q '^done ' "$work/$name/train.log"
 }
@@ -56,8 +57,9 @@ train_stage() {
 drive() {
   set -o pipefail
   say "smoke test"
+  [ -s "$work/heldout.jsonl" ] || { "$python" "$here/make_heldout.py" "$corpus" "$work/heldout.part" 220 && mv "$work/heldout.part" "$work/heldout.jsonl"; } < /dev/null &
   [ -s "$work/flags" ] || timeout 150 "$python" "$here/smoke.py" --flags "$work/flags" || echo "$plain" > "$work/flags"
-  [ -s "$work/heldout.jsonl" ] || { "$python" "$here/make_heldout.py" "$corpus" "$work/heldout.part" 220 && mv "$work/heldout.part" "$work/heldout.jsonl"; }
+  wait
   local last=""
   while read -r name rest; do
     case $name in "" | \#*) continue ;; esac
@@ -100,6 +102,9 @@ fi
 if [ ! -e "$work/done" ] && ! { [ -e "$work/pid" ] && kill -0 "$(cat "$work/pid")" 2> /dev/null; }; then
   TINY_AGENT_DRIVE=1 setsid "$here/run_training.sh" "$corpus" "$plan" >> "$work/run.log" 2>&1 < /dev/null &
   echo $! > "$work/pid"
+fi
+if [ -n "$left_seconds" ]; then
+  echo $(($(date +%s) + left_seconds)) > "$work/end.part" && mv "$work/end.part" "$work/end"
 fi
 end=$((SECONDS + wait_seconds))
 while [ ! -e "$work/done" ] && kill -0 "$(cat "$work/pid")" 2> /dev/null && [ $SECONDS -lt $end ]; do

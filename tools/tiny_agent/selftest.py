@@ -1,10 +1,11 @@
 """Checks of the world: `python -m selftest` in this folder. No packages but jinja2."""
 import collections
+import re
 import sys
 import time
 
 import chat
-from world import episode, tools, trees
+from world import direct, episode, randtools, tasks, tools, trees
 
 
 def check_tools():
@@ -28,6 +29,24 @@ def check_tools():
     assert tools.calc(w, "1 + 2 * 3") == "7" and tools.calc(w, "10 / 4") == "2.5" and tools.calc(w, "0.1+0.2") == "0.3" and tools.calc(w, "1 / 3") == "0.333333333333"
     assert tools.calc(w, "1 / 0") == "error: division by zero" and tools.calc(w, "1 +") == "error: bad expression: 1 +" and tools.calc(w, "-(2 - 5)") == "3"
     assert tools.write_file(w, "d/n.txt", "é") == "wrote 2 bytes to d/n.txt" and tools.read_file(w, "d/n.txt") == "é"
+
+
+# Tables that may put a question in the same words: they lead to the same first step, or what is named tells which is meant.
+ALIKE = [{"LIST_ASK", "LIST_CLEAR", "LIST_EITHER"}, {"READ_ASK", "READ_CLEAR", "READ_EITHER"}, {"LIST_ASK", "LIST_EITHER", "READ_ASK", "READ_EITHER"}, {"EXISTS_ROOT_ASK", "PATH_EXISTS_ASK"}, {"README_ABOUT", "PROJECT_ASK"}, {"ABOUT_ASK", "DOES_ASK"}]
+
+
+def check_asks():
+    """The same words must not ask for different things: a request without its names is found in one table only."""
+    where = collections.defaultdict(set)
+    for module in (*vars(tasks).values(), direct, randtools):
+        for name, table in vars(module).items() if hasattr(module, "__file__") else ():
+            if name.isupper() and name not in ("PARAMS", "NOUNS", "VERBS", "FLAGS", "THINGS") and isinstance(table, list) and all(isinstance(x, str) for x in table):
+                for x in table:
+                    said = re.sub(r"\{[^}]*\}", "_", x.replace("{w}", "").replace("{at}", "in {at}")).lower().strip(" .?!")
+                    where[said].add(name)
+    assert len(where) > 300
+    for said, tables in where.items():
+        assert len(tables) == 1 or any(tables <= known for known in ALIKE), (said, tables)
 
 
 def check_sessions(count):
@@ -54,5 +73,6 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         trees.load_corpus(sys.argv[1])
     check_tools()
+    check_asks()
     check_sessions(300)
     print("ok")

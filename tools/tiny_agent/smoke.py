@@ -21,14 +21,14 @@ import tokenizer
 import train
 from world import episode
 
-VARIANTS = [("solve", "loop", False), ("blocks", "loop", False), ("blocks", "loop", True), ("blocks", "kernel", False), ("blocks", "kernel", True)]
+VARIANTS = [("solve", "loop", False), ("blocks", "loop", True), ("blocks", "kernel", True)]
 
 
-def batches(rows, lengths):
-    """One batch a row length, of the same sessions where they fit."""
+def batches(rows, lengths, first=0):
+    """One batch a row length, of the same sessions where they fit: those of the seeds from `first` on."""
     tok = tokenizer.load(chat.MODEL_DIR)
     end, turn_end, out = tok.token_to_id("<|endoftext|>"), tok.token_to_id("<|im_end|>"), {}
-    docs = [data.encode(tok, episode.session(seed), end) for seed in range(max(4, rows * 2))]
+    docs = [data.encode(tok, episode.session(seed), end) for seed in range(first, first + max(24, rows * 2))]
     for length in lengths:
         fitted = [x for x in (data.fit(d, length, turn_end) for d in docs) if x is not None]
         packed = data.pack(fitted, length, end)

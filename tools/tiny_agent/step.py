@@ -7,6 +7,7 @@ import collections
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import model as net
@@ -85,19 +86,53 @@ def optimiser(m, rate):
     return torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=rate, betas=(0.9, 0.95), fused=cuda or None, capturable=cuda)
 
 
-class Step:
-    """Takes batches of `fixed`; gives (losses, accuracies, agreement, gradient norm) as tensors that hold until the next step."""
+class Gradients:
+    """All gradients as views of one buffer, so that processes average them in one exchange; each process sees rows of its own."""
 
-    def __init__(self, m, graphs):
+    def __init__(self, m, half=False):
+        self.ranks = dist.get_world_size() if dist.is_initialized() else 1
+        params = list(m.parameters())
+        self.flat = torch.zeros(sum(p.numel() for p in params), device=params[0].device)
+        self.sent = torch.empty_like(self.flat, dtype=torch.bfloat16) if half and self.ranks > 1 else self.flat
+        at = 0
+        for p in params:
+            p.grad = self.flat[at: at + p.numel()].view_as(p)
+            at += p.numel()
+
+    def exchange(self):
+        if self.ranks > 1:
+            if self.sent is not self.flat:
+                self.sent.copy_(self.flat)
+            dist.all_reduce(self.sent)
+
+    @torch.no_grad()
+    def clip(self):
+        """The mean over the processes, scaled to a norm of at most 1; returns the norm before."""
+        if self.sent is not self.flat:
+            self.flat.copy_(self.sent)
+        norm = self.flat.norm() / self.ranks
+        self.flat.mul_((1 / (norm + 1e-6)).clamp(max=1.0) / self.ranks)
+        return norm
+
+
+class Step:
+    """Takes batches of `fixed`; gives (losses, accuracies, agreement, gradient norm) as tensors that hold until the next step.
+
+    Two recorded parts, losses with gradients and the update, and between them the exchange, which is never recorded.
+    """
+
+    def __init__(self, m, graphs, half_exchange=False):
         device = next(m.parameters()).device
         self.m, self.graphs, self.device = m, graphs and device.type == "cuda", device
         self.rate = torch.zeros((), device=device)
+        self.gradients = Gradients(m, half_exchange)
         self.opt, self.stored = optimiser(m, self.rate), AsStored(m)
         self.inputs, self.recorded, self.warm, self.pool = {}, {}, collections.Counter(), None
 
     def compute(self, batch, quant):
         ids, age, bounds, targets, count = batch
         rows = net.Rows(ids, age, bounds, ids.shape[1])
+        self.gradients.flat.zero_()
         if quant:
             self.stored.__enter__()
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
@@ -105,45 +140,52 @@ class Step:
         sum(w * x for w, x in zip(WEIGHTS, loss)).backward()
         if quant:
             self.stored.__exit__()
-        norm = torch.nn.utils.clip_grad_norm_(self.m.parameters(), 1.0)
+        return [x.detach() for x in loss], acc, agree
+
+    def update(self):
+        norm = self.gradients.clip()
         self.opt.step()
-        self.opt.zero_grad(set_to_none=True)
-        return [x.detach() for x in loss], acc, agree, norm
+        return norm
 
-    def record(self, key, batch, quant):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):  # the feeder goes on pinning memory
-            out = self.compute(batch, quant)
-        self.pool = self.pool or graph.pool()
-        self.recorded[key] = graph, out
-
-    def __call__(self, batch, quant, rate):
-        self.rate.fill_(rate)
-        key = (batch[0].shape, batch[3].shape, quant)
+    def part(self, key, run):
+        """Runs a part of the step: the first times as it is, then recorded, then replayed; what it returned holds on."""
         if not self.graphs:
-            return self.compute([x.to(self.device, non_blocking=True) for x in batch], quant)
-        if key[:2] not in self.inputs:
-            self.inputs[key[:2]] = [torch.empty_like(x, device=self.device) for x in batch]
-        kept = self.inputs[key[:2]]
-        for to, x in zip(kept, batch):
-            to.copy_(x, non_blocking=True)
-        if key not in self.recorded and self.warm[key] < WARM_STEPS:
+            return run()
+        if key in self.recorded:
+            graph, out = self.recorded[key]
+            graph.replay()
+            return out
+        if self.warm[key] < WARM_STEPS:
             self.warm[key] += 1
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                out = self.compute(kept, quant)
+                out = run()
             torch.cuda.current_stream().wait_stream(side)
             return out
-        if key not in self.recorded:
-            try:
-                self.record(key, kept, quant)
-            except Exception as error:  # whatever a driver or a kernel does not allow: steps one by one compute the same
-                print(f"no graph: {type(error).__name__}: {str(error)[:300]}", flush=True)
-                self.graphs = False
-                self.opt.zero_grad(set_to_none=True)
-                torch.cuda.synchronize()
-                return self.compute(kept, quant)
-        graph, out = self.recorded[key]
-        graph.replay()
-        return out
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):  # the feeder goes on pinning memory
+                out = run()
+            self.pool = self.pool or graph.pool()
+            self.recorded[key] = graph, out
+            graph.replay()
+            return out
+        except Exception as error:  # whatever a driver or a kernel does not allow: steps one by one compute the same
+            print(f"no graph: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            self.graphs = False
+            torch.cuda.synchronize()
+            return run()
+
+    def __call__(self, batch, quant, rate):
+        self.rate.fill_(rate)
+        key = (batch[0].shape, batch[3].shape)
+        if key not in self.inputs:
+            self.inputs[key] = [torch.empty_like(x, device=self.device) for x in batch]
+        kept = self.inputs[key]
+        for to, x in zip(kept, batch):
+            to.copy_(x, non_blocking=True)
+        loss, acc, agree = self.part((*key, quant), lambda: self.compute(kept, quant))
+        self.gradients.exchange()
+        norm = self.part("update", self.update)
+        return loss, acc, agree, norm

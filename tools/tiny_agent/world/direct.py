@@ -104,11 +104,17 @@ def t_told(s):
     return True
 
 
+MARKUP = {"<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"}  # single tokens of the protocol: in a user's text the engine spells them out, which a rendered text cannot show
+
+
 def t_repeat(s):
     r = s.r
     odd = [n.noise(r, 5, 24), n.stem(r), n.file_name(r), n.code_ident(r), "/".join(n.stem(r) for _ in range(3))]
     odd = r.choice([odd[:r.randint(1, 5)], n.series(r)[:r.randint(2, 6)], [odd[2]] + [n.near(r, odd[2]) for _ in range(r.randint(1, 3))]])
-    x = r.choice([", ".join(odd), " ".join(odd), n.sentence(r, 1, 8), n.noise(r, 5, 40), " ".join(n.word(r) for _ in range(r.randint(1, 6))), f"{n.ident(r)} = {n.value(r)}"]).replace('"', "").rstrip()
+    tag = f"{r.choice(['<', '</', '<|', '&lt;', '[', '{'])}{r.choice([n.word(r), n.ident(r), 'im_end', 'think', 'user', 'system', 'assistant', 'tool_call', 'b', 'div'])}{r.choice(['>', '/>', '|>', ']', '}'])}"
+    if tag in MARKUP:
+        return False
+    x = tag + r.choice(["", " ", " " + n.word(r) + " "]) + r.choice(["", n.word(r), tag]) if r.random() < 0.12 else r.choice([", ".join(odd), " ".join(odd), n.sentence(r, 1, 8), n.noise(r, 5, 40), " ".join(n.word(r) for _ in range(r.randint(1, 6))), f"{n.ident(r)} = {n.value(r)}"]).replace('"', "").rstrip()
     s.user(r.choice(['Repeat after me: "{x}"', 'Say "{x}".', 'repeat: "{x}"', 'Say exactly "{x}"', 'Please repeat "{x}"', 'echo "{x}"']).format(x=x))
     s.say("I will repeat the text.", x)
     return True

@@ -51,15 +51,15 @@ def no_tools_turn(s):
 def session(seed):
     """The session of a seed, the same on every machine with the same corpus file."""
     r = n.Rng(seed)
-    kind = r.choices(["files", "tools", "mixed", "talk", "which"], [63, 20, 7, 5, 5])[0]
-    s = Session(r, trees.tree(r), think=r.random() < 0.78)
-    rand = []
+    kind = r.choices(["files", "tools", "mixed", "talk", "which"], [60, 21, 7, 6, 6])[0]
+    s = Session(r, trees.tree(r), think=r.random() < 0.8)
+    rand, opaque = [], randtools.OPAQUE if s.think else randtools.OPAQUE_BLIND
     if kind in ("tools", "mixed"):
         for _ in range(r.choice([1, 2, 2, 3, 4, 6]) if kind == "tools" else r.randint(1, 3)):
-            rand.append(randtools.Tool(r, rand))
+            rand.append(randtools.Tool(r, rand, opaque))
     elif kind == "which":  # name says least here, where choosing is all there is to do; without a thought it stays as rare as elsewhere
         for _ in range(r.randint(2, 8)):
-            rand.append(randtools.Tool(r, rand, 0.3 if s.think else randtools.OPAQUE))
+            rand.append(randtools.Tool(r, rand, 0.3 if s.think else opaque))
     if kind in ("files", "mixed") or (kind == "talk" and r.random() < 0.5):
         offer_builtin(s)
     s.tools += [t.schema for t in rand]

@@ -1,4 +1,5 @@
 """Names: words, invented words, identifiers and random strings, so that copying never depends on knowing the name."""
+import pathlib
 import random
 
 WORDS = (
@@ -23,6 +24,8 @@ TECH = (
     "network packet header payload session cookie auth login user account profile role policy token secret hash digest cipher random seed "
     "sample train eval loss layer block page state slot pool arena heap stack frame symbol module package import export plugin driver device"
 ).split()
+GLUE, SPACED, COMMON = (part.split() for part in (pathlib.Path(__file__).parent / "words.txt").read_text().split("\n\n"))
+# Of documentation and file names: words that build sentences; others whose token differs after a space, so that a copy has to be learned one by one; the rest by frequency.
 NICE_FILES = ("README INSTALL TODO NEWS AUTHORS CONTRIBUTING COPYING LICENSE CHANGES HISTORY FAQ BUGS NOTES GUIDE OVERVIEW ROADMAP DESIGN").split()
 CODE_EXT = "cc cpp h hpp c py sh js ts go rs java rb pl lua".split()
 TEXT_EXT = "txt md rst log csv json yaml yml toml ini cfg conf xml html list dat".split()
@@ -53,11 +56,15 @@ def noise(r, lo=3, hi=10, alphabet=ALNUM_MIXED):
 
 def word(r):
     k = r.random()
-    if k < 0.35:
+    if k < 0.22:
         return r.choice(WORDS)
-    if k < 0.65:
+    if k < 0.42:
         return r.choice(TECH)
-    if k < 0.9:
+    if k < 0.52:
+        return r.choice(SPACED)
+    if k < 0.72:
+        return r.choice(COMMON)
+    if k < 0.92:
         return invented(r)
     return noise(r, 3, 8)
 
@@ -65,10 +72,16 @@ def word(r):
 def stem(r):
     """The name of a file without its extension."""
     k = r.random()
-    if k < 0.34:
+    if k < 0.33:
         s = word(r)
-    elif k < 0.62:
+    elif k < 0.345:
+        s = r.choice(GLUE)
+    elif k < 0.36:
+        s = r.choice(ALNUM_MIXED) + r.choice(["", "", str(r.randint(0, 12)), r.choice(ALNUM)])
+    elif k < 0.6:
         s = r.choice("_-_-.").join(word(r) for _ in range(r.randint(2, 3)))
+    elif k < 0.62:
+        s = r.choice("_-_-.").join(word(r) for _ in range(r.randint(5, 11)))
     elif k < 0.7:
         s = f"{word(r)}{r.choice(['', '-', '_', '.'])}{r.randint(0, 2030)}"
     elif k < 0.76:

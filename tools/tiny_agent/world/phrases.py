@@ -6,6 +6,7 @@ HERE_IT = ["this folder", "this directory", "the current directory", "this proje
 
 IMPERATIVE_PRE = ["please ", "Please ", "can you ", "Can you ", "could you ", "Could you please ", "I want you to ", "I'd like you to ", "you should ", "now ", "Now ", "ok, ", "then ", "next, ", "hey, ", "Hi! ", "go ahead and ", "I need you to ", "just ", "quickly ", "Would you ", "let's "]
 QUESTION_PRE = ["tell me, ", "hey, ", "Hi, ", "ok, ", "and ", "so ", "now, ", "quick question: ", "I wonder: ", "please tell me: ", "one more: ", "next: "]
+ASIDE = ["I am new to this project.", "I have just cloned this.", "Hi there!", "I have a question.", "I need some help.", "Thanks.", "I am looking for something.", "Good, next one.", "Sorry to bother you.", "Here is my question:", "Task:", "I'm not sure where to look.", "It is for a report.", "Take your time."]
 POST = [" please", ", please", " thanks", ", thank you", " for me", " now", " again"]
 
 
@@ -24,7 +25,7 @@ def say(r, templates, **slots):
     if k < 0.3:
         pre = r.choice(QUESTION_PRE if question else IMPERATIVE_PRE)
         t = pre + (t[0].lower() + t[1:] if not t.startswith(("{", "I ")) else t)
-    if r.random() < 0.1 and not t.endswith("}."):
+    if r.random() < 0.1 and not t.endswith(("}.", "{c}")):
         t = t.rstrip(".?") + r.choice(POST) + ("?" if question else r.choice(["", ".", "!"]))
     k = r.random()
     if k < 0.2:
@@ -40,7 +41,8 @@ def say(r, templates, **slots):
             i = r.choice(idx)
             parts[i] = typo(r, parts[i])
             t = "".join(parts)
-    return t.format(**slots)
+    text = t.format(**slots)
+    return f"{r.choice(ASIDE)} {text}" if r.random() < 0.04 else text
 
 
 def spelled(r, path, root):

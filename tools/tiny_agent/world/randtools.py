@@ -68,7 +68,7 @@ class Param:
         return name + glue + text
 
 
-OPAQUE = 0.12  # of the names say nothing about the thing the tool deals with
+OPAQUE, OPAQUE_BLIND = 0.12, 0.04  # of the names say nothing about the thing the tool deals with; fewer without a thought, which alone gives room to read descriptions
 
 
 def tool_name(r, verb, noun, opaque):
@@ -169,6 +169,12 @@ def choice(s, tool, args, named=False, also=""):
     return f"{chosen(s, tool, named, also)} {tool.filled(args)}"
 
 
+def failure(r):
+    """An error in whatever words its tool has: it begins with "error: "."""
+    return "error: " + r.choice([n.sentence(r, 2, 6).rstrip(".!?:").lower(), n.sentence(r, 2, 9), f"{n.word(r)}: {n.sentence(r, 1, 5)}", f"no such {n.word(r)}: {n.stem(r)}", f"exit code {r.randint(1, 255)}", f"HTTP {r.randint(400, 504)} {n.word(r)}",
+                                 f"timeout after {r.randint(1, 120)} s", f"cannot {n.word(r)} {n.file_name(r)}", f"parameter {r.choice(PARAMS)} must be {n.word(r)}", f"{n.word(r)} not found", "not allowed", f"{n.ident(r)} ({n.number(r)})"])
+
+
 def result(r):
     """(text, {field: value} when it is an object)."""
     k = r.random()
@@ -178,8 +184,10 @@ def result(r):
         return r.choice([n.value(r), str(n.number(r)), f"{n.number(r)} {n.word(r)}", "ok", "done", n.noise(r, 6, 16), f"{n.word(r)}: {n.value(r)}"]), None
     if k < 0.58:
         return "\n".join(r.choice([n.word(r), n.stem(r), f"{n.word(r)} {n.number(r)}"]) for _ in range(r.randint(2, 7))), None
-    if k < 0.64:
-        return "error: " + n.sentence(r, 2, 6).rstrip(".!?:").lower(), None
+    if k < 0.65:
+        return failure(r), None
+    if k < 0.68:
+        return "", None
     d = {}
     for _ in range(r.randint(1, 6)):
         d[n.word(r) if r.random() < 0.6 else r.choice(PARAMS)] = r.choice([n.number(r), n.word(r), n.value(r), n.sentence(r, 2, 5), r.random() < 0.5, round(r.random() * 50, 2)])
@@ -187,7 +195,9 @@ def result(r):
 
 
 def report(s, text):
-    if text.startswith("error: "):
+    if not text:
+        s.say("The result is empty.", "The tool returned nothing.")
+    elif text.startswith("error: "):
         s.say("The tool returned an error.", f"The tool returned an error: {text[len('error: '):]}")
     elif "\n" in text:
         s.say("I have the result. I will report it.", f"The result is:\n{fenced(text.split(chr(10)))}")
@@ -279,8 +289,11 @@ def t_chain(s, tools):
     named, then_named = by_name(r), r.random() < 0.35
     tail = [", then call {n} with the result as {p}."] if then_named else [", then {w} with the result as {p}.", " and use the result as {p} to {w}."]
     s.user(a.request(r, args, named).rstrip(".") + r.choice(tail).format(w=b.what, p=p.name, n=b.name))
-    mid = r.choice([n.noise(r, 5, 12), n.stem(r), n.word(r), str(n.number(r))])
+    mid = r.choice([n.noise(r, 5, 12), n.stem(r), n.word(r), str(n.number(r))]) if r.random() < 0.9 else failure(r)
     s.call_raw(choice(s, a, args, named), [(a.name, args)], [mid])
+    if mid.startswith("error: "):
+        report(s, mid)
+        return True
     text, _ = result(r)
     s.call_raw(f"The result is {mid}. {choice(s, b, {p.name: mid}, then_named, 'then ')}", [(b.name, {p.name: mid})], [text])
     report(s, text)

@@ -73,5 +73,13 @@ class Session:
     def one(self, thought, name, **args):
         return self.call(thought, (name, args))[0]
 
+    def last_call_was(self, name, args):
+        """Whether the last call of the conversation, not long ago and followed by an answer, is this one alone: what "it" and "them" mean then."""
+        if not self.has(name) or self.messages[-1]["role"] != "assistant":
+            return False
+        shown, to = self.builtin[name]
+        want = [{"function": {"name": shown, "arguments": {(to[k] if to else k): v for k, v in args.items()}}}]
+        return next((m["tool_calls"] for m in reversed(self.messages[-8:]) if m.get("tool_calls")), None) == want
+
     def chars(self):
         return sum(len(m["content"]) + len(m.get("reasoning_content", "")) + 30 + len(str(m.get("tool_calls", ""))) for m in self.messages) + len(str(self.tools))

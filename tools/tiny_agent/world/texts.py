@@ -98,13 +98,17 @@ def json_text(r):
 
 def keyed(r, style=None):
     """key=value configuration in one of the usual spellings, with comments and sections."""
-    style = style or r.choice(["{k} = {v}", "{k}={v}", "{k}: {v}", "{k} {v}", "{k} = \"{v}\"", "set {k} {v}"])
+    style = style or r.choice(["{k} = {v}", "{k}={v}", "{k}: {v}", "{k} {v}", "{k}\t{v}", "{k}\t\t{v}", "{k} = \"{v}\"", "set {k} {v}"])
+    told = r.random() < 0.25  # comments speak of the keys, and show values that do not count
+    families = [n.ident(r) for _ in range(2)] if r.random() < 0.25 else []
     out = []
     for _ in range(r.choice([2, 3, 5, 8, 14, 45])):
         if r.random() < 0.14:
             out.append(r.choice(["# " + n.sentence(r), "", f"[{n.word(r)}]", "#" + n.ident(r) + " = " + n.value(r)]))
-        family = out and r.random() < 0.12 and (m := re.match(r"(?:set )?([A-Za-z][\w-]*)", out[-1]))  # a key easily taken for the one before
-        key = f"{m.group(1)}{r.choice(['_max', '_min', '2', '_' + n.word(r)])}" if family else n.ident(r)
+        m = re.match(r"(?:set )?([A-Za-z][\w-]*)", out[-1]) if out and r.random() < 0.12 else None  # a key easily taken for the one before
+        key = f"{m.group(1)}{r.choice(['_max', '_min', '2', '_' + n.word(r)])}" if m else f"{r.choice(families)}_{n.word(r)}" if families and r.random() < 0.6 else n.ident(r)
+        if told and r.random() < 0.5:
+            out += [r.choice(["# {k} {s}", "# {s} {k} {s}", "#{l}", "# {l}", "#\n# {s}\n# {s} {k}\n#", "# {k}: {s}"]).format(k=key, s=n.sentence(r, 2, 8), l=style.format(k=key, v=n.value(r)))]
         out.append(style.format(k=key, v=n.value(r) if r.random() < 0.97 else " ".join(n.stem(r) for _ in range(r.randint(8, 24)))))
     return "\n".join(out)
 

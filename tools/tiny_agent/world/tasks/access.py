@@ -2,7 +2,7 @@
 import re
 
 from .. import facts as f
-from .wording import cap, fenced, here, plural, tail
+from .wording import fenced, here, plural, subject, tail
 
 
 def near(wrong, names):
@@ -48,6 +48,7 @@ def recover(s, path, directory):
         s.say(f"There is no directory {parent} either.", f"There is no {what} {path}, and no directory {parent}.")
         return None
     items, _ = f.split_more(listing, f.MORE)
+    s.listings.append((parent, [] if items == ["(empty)"] else items))
     right = near(wrong, [x for x in items if x.endswith("/") == directory])
     if right is None:
         s.say(f"Nothing in the listing is close to {wrong}.", f"There is no {what} {wrong} in {here(parent)}.")
@@ -81,9 +82,9 @@ def get_list(s, path):
 
 def list_answer(s, path, items, more):
     if not items:
-        s.say("The listing is empty.", f"{cap(here(path))} is empty.")
+        s.say("The listing is empty.", f"{subject(path)} is empty.")
     else:
-        s.say("I have the listing. I will report it.", f"{cap(here(path)) if path in ('.', './') else path} has:\n{fenced(items + tail(more))}")
+        s.say("I have the listing. I will report it.", f"{subject(path)} has:\n{fenced(items + tail(more))}")
 
 
 def get_text(s, path, start=None, thought=None):

@@ -92,3 +92,28 @@ def t_readme(s):
     else:
         about_answer(s, path, lines)
     return True
+
+
+LICENCE_ASK = ["Which license does this use?", "What license is this under?", "What is the license of this project?", "Which licence does this project have?", "Under which license is this project?", "What's the license?", "Is there a license?", "Tell me the license of this project."]
+
+
+def t_licence(s):
+    """The licence: the file is named in the listing of the root, its first lines say which it is."""
+    if not s.has("list_dir", "read_file"):
+        return False
+    s.user(ph.say(s.r, LICENCE_ASK))
+    items = next((x for d, x in s.listings if d == "."), None)
+    if items is None:
+        out = s.one("I will look for a license file in this directory.", "list_dir", path=".")
+        items, _ = f.split_more(out, f.MORE)
+        items = [] if items == ["(empty)"] else items
+        s.listings.append((".", items))
+    found = next((x for x in items if x.upper().startswith(("LICENSE", "LICENCE", "COPYING")) and not x.endswith("/")), None)
+    if not found:
+        s.say("There is no license file in the listing.", "There is no license file in this directory.")
+        return True
+    got = get_text(s, found)
+    if got:
+        line = next((x for x in got[1] if x.strip()), got[1][0])
+        s.say(f"The first line with text is:\n{line}", f"{got[0]} says:\n{fenced([line])}")
+    return True

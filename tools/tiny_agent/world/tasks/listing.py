@@ -6,7 +6,7 @@ from .. import names as n
 from .. import phrases as ph
 from .access import get_list, get_text, list_answer, read_answer
 from .picking import misspelled, pick_dir
-from .wording import cap, fenced, here, numbered, plural, tail
+from .wording import fenced, here, numbered, plural, subject, tail
 
 # Requests that fit a directory only, and those that fit a file as well: the latter are used where the name tells which it is.
 LIST_CLEAR = ["What files are {at}?", "Which files are {at}?", "List {it}.", "List the files {at}.", "List the contents of {it}.", "Which entries are {at}?", "ls {it}", "Give me a listing of {it}.", "Which files and folders are {at}?", "Enumerate {it}.",
@@ -25,6 +25,8 @@ END_ASK = ["Which files {at} end in {x}?", "List the files {at} that end in {x}.
 END_ROOT_ASK = ["Which files end in {x}?", "List the files that end in {x}.", "Show the files ending in {x}.", "Which files have the ending {x}?"]
 COUNT_ROOT_ASK = ["How many entries are there?", "Count the entries."]
 COUNT_FILES_ROOT_ASK = ["How many files are there?", "How many files do we have?", "Count the files."]
+COUNT_KIND_ASK = ["How many {x} are {at}?", "Count the {x} {at}.", "How many {x} does {it} have?", "What is the number of {x} {at}?"]
+COUNT_KIND_ROOT_ASK = ["How many {x} are there?", "How many {x} do we have?", "Count the {x}."]
 EXISTS_ROOT_ASK = ["Is there a {x}?", "Do we have a {x}?", "Does {x} exist?", "Is there a file called {x}?", "Check if {x} exists.", "Does the file {x} exist?", "Does a file named {x} exist?", "Do you see a {x}?", "Is {x} there?"]
 PATH_EXISTS_ASK = ["Does {x} exist?", "Check if {x} exists.", "Does the file {x} exist?", "Is there a file {x}?", "See if {x} exists."]
 WHERE_ASK = ["Where is the file {x}?", "In which folder is {x}?", "Find the file {x}.", "In which directory is {x}?", "Which folder has {x}?", "Where can I find the file {x}?", "Locate {x}.", "Which directory is {x} in?", "Locate the file {x}.", "find . -name {x}"]
@@ -128,11 +130,11 @@ def t_count(s):
         return True
     path, items, more = got
     if more and files:
-        s.say(f"The listing shows 30 entries and {more} more. It does not tell which of those are files.", f"{cap(here(path)) if path in ('.', './') else path} has 30 entries and {more} more; I cannot see how many of those are files.")
+        s.say(f"The listing shows 30 entries and {more} more. It does not tell which of those are files.", f"{subject(path)} has 30 entries and {more} more; I cannot see how many of those are files.")
         return True
     if more:
         if not s.has("calc"):
-            s.say(f"There are 30 entries and {more} more.", f"{cap(here(path))} has 30 entries and {more} more." if path in (".", "./") else f"{path} has 30 entries and {more} more.")
+            s.say(f"There are 30 entries and {more} more.", f"{subject(path)} has 30 entries and {more} more.")
             return True
         total = s.one(f"The listing shows 30 entries and {more} more. I will add them.", "calc", expression=f"30 + {more}")
         s.say("I have the total.", f"There are {total} entries in {here(path)}.")
@@ -143,6 +145,31 @@ def t_count(s):
         s.say("There is nothing to count.", f"There are no {'files' if files else 'entries'} in {here(path)}.")
     else:
         s.say("I will number them.", f"{numbered(items)}\nThat is {plural(len(items), word, 'files' if files else 'entries')} in {here(path)}.")
+    return True
+
+
+def t_count_kind(s):
+    """How many entries are directories, or have an ending: those are picked and numbered."""
+    if not s.has("list_dir"):
+        return False
+    r, root = s.r, root_only(s)
+    d = "." if root else pick_dir(s)
+    exts = sorted({x.rpartition(".")[2] for x in s.world.children(d) if "." in x[1:] and not x.endswith("/")})
+    ext = "/" if r.random() < 0.4 else "." + (r.choice(exts) if exts and r.random() < 0.8 else r.choice(n.TEXT_EXT))
+    what = r.choice(["directories", "folders", "subdirectories"]) if ext == "/" else f"{KINDS[ext] if ext in KINDS and r.random() < 0.5 else ext} files"
+    it, at, path = ("", "", ".") if root else ph.place(r, d, s.world.root)
+    s.user(ph.say(r, COUNT_KIND_ROOT_ASK if root else COUNT_KIND_ASK, it=it, at=at, x=what))
+    got = get_list(s, path)
+    if not got:
+        return True
+    path, items, more = got
+    found = [x for x in items if x.endswith(ext)]
+    one, many = ("directory", "directories") if ext == "/" else (f"{ext} file", f"{ext} files")
+    rest = f" {more} more entries are not shown." if more else ""
+    if found:
+        s.say(f"I will pick the names that end in {ext} and number them.", f"{numbered(found)}\nThat is {plural(len(found), one, many)} in {here(path)}.{rest}")
+    else:
+        s.say(f"No name ends in {ext}.", f"There are no {many} in {here(path)}.{rest}")
     return True
 
 
@@ -209,6 +236,8 @@ def t_where_file(s):
         return True
     for d in dirs:
         out = s.one(f"I look for {name}. No entry is that. I will look in {d}", "list_dir", path=d)
+        listed, _ = f.split_more(out, f.MORE)
+        s.listings.append((d, [] if listed == ["(empty)"] else listed))
         if name in out.split("\n"):
             s.say(f"I look for {name}. The entry is:\n{name}", f"{name} is in {d}")
             return True
@@ -218,7 +247,7 @@ def t_where_file(s):
 
 def t_listed_followup(s):
     """A question about the last listing, answered without a call."""
-    if not s.listings or s.messages[-1]["role"] != "assistant" or not s.listings[-1][1]:
+    if not s.listings or not s.listings[-1][1] or not s.last_call_was("list_dir", {"path": s.listings[-1][0]}):
         return False
     r, (path, items) = s.r, s.listings[-1]
     k = r.random()
@@ -258,7 +287,7 @@ def t_two_lists(s):
     for p, out in zip((pa, b), outs):
         items, more = f.split_more(out, f.MORE)
         items = [] if items == ["(empty)"] else items
-        parts.append(f"{p} has:\n{fenced(items + tail(more))}" if items else f"{cap(p)} is empty.")
+        parts.append(f"{p} has:\n{fenced(items + tail(more))}" if items else f"{subject(p)} is empty.")
         s.listings.append((p, items))
     s.say("I have the listings. I will report them.", "\n".join(parts))
     return True

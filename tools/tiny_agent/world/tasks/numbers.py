@@ -140,20 +140,58 @@ def t_two_values(s):
     return True
 
 
+def number(r):
+    """A number as somebody types it."""
+    k = r.random()
+    return str(n.number(r)) if k < 0.78 else f"{r.randint(0, 99)}.{r.randint(1, 99)}" if k < 0.92 else str(r.randint(100000, 9999999999)) if k < 0.97 else f"0.{r.randint(1, 999):03d}"
+
+
+def expression(r, depth=0):
+    """An expression of two to four parts, parts in parentheses among them; spaces are up to the caller."""
+    parts = [f"({expression(r, depth + 1)})" if depth < 2 and r.random() < 0.22 else number(r) for _ in range(r.choice([2, 2, 2, 3, 3, 4]))]
+    out = parts[0]
+    for x in parts[1:]:
+        out += r.choice(" + | - | * | / ".split("|")) + x
+    return out
+
+
+POWER_MAX = 10  # of a power that is written out
+
+
+def t_power(s):
+    """Powers: the tool has none, so a small one is written out."""
+    r = s.r
+    a, k = str(r.randint(2, 12)) if r.random() < 0.7 else str(n.number(r)), r.choice([2, 3, 2, 3, r.randint(4, POWER_MAX), r.choice([8, 10, 16, 32, 64, r.randint(11, 99)])])
+    ask = [f"What is {{a}}{x}{{k}}?" for x in ("^", " ^ ", "**", " to the power of ", " to the power ", " to the ")] + ["{a}^{k}", "{a}**{k}", "Calculate {a}^{k}.", "Raise {a} to the power of {k}."]
+    s.user(ph.say(r, ask + ["What is {a} squared?", "What is the square of {a}?"] * 2 if k == 2 else ask + ["What is {a} cubed?", "What is the cube of {a}?"] * 2 if k == 3 else ask, a=a, k=k))
+    if not s.has("calc"):
+        s.say("There is no tool for arithmetic.", "I have no tool for arithmetic in this session.")
+    elif k > POWER_MAX:
+        s.say("The tool has no powers, and this one is too large to write out.", f"My tool has no powers, and {a} to the power of {k} is too long to write out.")
+    else:
+        expr = " * ".join([a] * k)
+        out = s.one(f"This is a power: {k} times the factor {a}.", "calc", expression=expr)
+        s.say("I have the result.", f"{expr} = {out}.")
+        s.result = out
+    return True
+
+
 def t_calc(s):
     """Arithmetic in the message, as an expression or in words."""
     r = s.r
-    num = lambda: str(n.number(r)) if r.random() < 0.85 else f"{r.randint(0, 99)}.{r.randint(1, 99)}"
-    a, b, c = num(), num(), num()
+    a, b, c = number(r), number(r), number(r)
     k = r.random()
-    if k < 0.4:
-        expr = r.choice([f"{a} {r.choice('+-*/')} {b}", f"{a} {r.choice('+-*')} {b} {r.choice('+-*')} {c}", f"({a} {r.choice('+-')} {b}) {r.choice('*/')} {c}", f"{a} * ({b} - {c})", f"{a}{r.choice('+-*/')}{b}", f"{a} / {b}"])
-        s.user(ph.say(r, ["What is {e}?", "{e}", "Calculate {e}.", "{e} = ?", "Compute {e}.", "How much is {e}?", "what's {e}", "Evaluate {e}.", "solve {e}"], e=expr))
+    if k < 0.07:
+        return t_power(s)
+    if k < 0.5:
+        expr = r.choice([f"{a} {r.choice('+-*/')} {b}", f"{a} {r.choice('+-*')} {b} {r.choice('+-*')} {c}", f"({a} {r.choice('+-')} {b}) {r.choice('*/')} {c}", f"{a} * ({b} - {c})", f"{a}{r.choice('+-*/')}{b}", f"{a} / {b}"]) if r.random() < 0.4 else expression(r)
+        expr = expr.replace(" ", "") if r.random() < 0.4 else expr
+        s.user(ph.say(r, ["What is {e}?", "{e}", "Calculate {e}.", "{e} = ?", "Compute {e}.", "How much is {e}?", "what's {e}", "Evaluate {e}.", "solve {e}", "{e}=", "calc {e}", "Work out {e}.", "What does {e} give?", "What is the result of {e}?"], e=expr))
     else:
         ask, expr = r.choice([("What is {a} plus {b}?", f"{a} + {b}"), ("What is {a} minus {b}?", f"{a} - {b}"), ("What is {a} times {b}?", f"{a} * {b}"), ("What is {a} divided by {b}?", f"{a} / {b}"), ("Multiply {a} by {b}.", f"{a} * {b}"),
                               ("Divide {a} by {b}.", f"{a} / {b}"), ("Add {a} and {b}.", f"{a} + {b}"), ("Subtract {b} from {a}.", f"{a} - {b}"), ("What is {a} percent of {b}?", f"{b} * {a} / 100"), ("What is {a}% of {b}?", f"{b} * {a} / 100"),
                               ("What is the sum of {a}, {b} and {c}?", f"{a} + {b} + {c}"), ("Add {a}, {b} and {c}.", f"{a} + {b} + {c}"), ("What is the average of {a}, {b} and {c}?", f"({a} + {b} + {c}) / 3"), ("What is the average of {a} and {b}?", f"({a} + {b}) / 2"),
-                              ("What is the product of {a} and {b}?", f"{a} * {b}"), ("What is the difference between {a} and {b}?", f"{a} - {b}"), ("How much is {a} x {b}?", f"{a} * {b}"), ("What is the square of {a}?", f"{a} * {a}"), ("What is half of {a}?", f"{a} / 2"), ("Double {a}.", f"{a} * 2")])
+                              ("What is the product of {a} and {b}?", f"{a} * {b}"), ("What is the difference between {a} and {b}?", f"{a} - {b}"), ("How much is {a} x {b}?", f"{a} * {b}"), ("What is half of {a}?", f"{a} / 2"), ("Double {a}.", f"{a} * 2")])
         s.user(ph.say(r, [ask], a=a, b=b, c=c))
     if not s.has("calc"):
         s.say("There is no tool for arithmetic.", "I have no tool for arithmetic in this session.")

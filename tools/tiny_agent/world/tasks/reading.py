@@ -124,11 +124,9 @@ def t_lines(s):
 
 def t_read_followup(s):
     """A question about the text read last, answered without a call."""
-    if not s.reads or s.messages[-1]["role"] != "assistant":
+    if not s.reads or not s.last_call_was("read_file", {"path": s.reads[-1][0]}):
         return False
     r, (path, lines, more) = s.r, s.reads[-1]
-    if not any(m["role"] == "tool" for m in s.messages[-6:]):
-        return False
     ks = f.keys(lines) if keyed(path) else {}
     k = r.random()
     if k < 0.4:

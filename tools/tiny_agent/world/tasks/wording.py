@@ -6,8 +6,9 @@ def here(path):
     return "this directory" if path in (".", "./") else path
 
 
-def cap(text):
-    return text[0].upper() + text[1:]
+def subject(path):
+    """The same at the start of a sentence; a name stays as it is."""
+    return "This directory" if path in (".", "./") else path
 
 
 def fenced(lines):

@@ -5,6 +5,7 @@ from .access import excuse, get_text
 from .picking import bare_is_listed
 
 WRITE_ASK = ['Write "{c}" to {f}.', "Write '{c}' into {f}.", 'Create {f} with the text "{c}".', 'Save "{c}" as {f}.', 'Put "{c}" in {f}.', "Create a file {f} that says \"{c}\".", 'Make a file {f} with the content "{c}".']
+WRITE_BARE_ASK = ["Write {c} to {f}.", "write {c} into {f}", "Save {c} as {f}.", "Put {c} in {f}.", "Create {f} with the text {c}", "Write the text {c} to {f}.", "Write the word {c} to {f}.", "Create a file {f} that says {c}", "Make a file called {f} with the content {c}", "Store {c} in the file {f}.", "write {f} with {c}"]
 WRITE_BLOCK_ASK = ["Write this to {f}:\n{c}", "Create {f} with this content:\n{c}", "Save the following as {f}:\n\n{c}", "Put this in {f}:\n```\n{c}\n```"]
 
 
@@ -26,7 +27,11 @@ def t_write(s):
     path = name if d == "." else f"{d}/{name}"
     if r.random() < 0.06:
         path = r.choice(["../" + name, "/tmp/" + name])
-    if r.random() < 0.65:
+    k = r.random()
+    if k < 0.3:  # no quotes: a few words without a sign that could end them
+        c = " ".join(n.word(r) for _ in range(r.choice([1, 1, 1, 2, 2, 3, 5]))) if r.random() < 0.85 else str(n.number(r))
+        s.user(ph.say(r, WRITE_BARE_ASK, f=path if " " not in path else f"`{path}`", c=c))
+    elif k < 0.7:
         c = r.choice([n.sentence(r, 2, 8), n.word(r), n.noise(r, 4, 30), " ".join(n.word(r) for _ in range(r.randint(1, 6))), f"{n.ident(r)} = {n.value(r)}"]).replace('"', "").replace("'", "")
         s.user(ph.say(r, WRITE_ASK, f=path if " " not in path else f"`{path}`", c=c))
     else:
