@@ -1,81 +1,77 @@
 #include "tokenizer/merges.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace sluice {
-namespace {
 
-uint64_t pair_key(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-}
-
-size_t hash_slot(uint64_t key, int shift) {
-  key ^= key >> 32;
-  return static_cast<size_t>((key * 0x9E3779B97F4A7C15) >> shift);
-}
-
-}  // namespace
-
-MergeTable::MergeTable(std::vector<Merge> merges, std::vector<int32_t> byte_ids)
-    : merges_(std::move(merges)), byte_ids_(std::move(byte_ids)), byte_pair_ranks_(256 * 256) {
+MergeTable::MergeTable(const std::vector<Merge>& merges, std::vector<int32_t> byte_ids,
+                       const TokenBytes& tokens)
+    : byte_ids_(std::move(byte_ids)), ranks_(merges), atoms_(merges, byte_ids_, tokens, ranks_) {
   SLUICE_CHECK_EQ(byte_ids_.size(), size_t{256});
-  const size_t size = std::bit_ceil(std::max<size_t>(merges_.size() * 2, 16));
-  shift_ = 64 - std::countr_zero(size);
-  slots_.assign(size, {kNoPair, kNoRank});
-  for (uint32_t rank = 0; rank < merges_.size(); ++rank) {
-    const uint64_t key = pair_key(merges_[rank].left, merges_[rank].right);
-    size_t slot = hash_slot(key, shift_);
-    while (slots_[slot].pair != kNoPair) {
-      SLUICE_CHECK_NE(slots_[slot].pair, key);
-      slot = (slot + 1) & (size - 1);
-    }
-    slots_[slot] = {key, rank};
-  }
-  for (size_t pair = 0; pair < byte_pair_ranks_.size(); ++pair) {
-    byte_pair_ranks_[pair] = rank_of(byte_ids_[pair / 256], byte_ids_[pair % 256]);
-  }
+  results_.reserve(merges.size());
+  for (const Merge& merge : merges) results_.push_back(merge.result);
 }
 
-inline uint32_t MergeTable::rank_of(int32_t left, int32_t right) const {
-  const uint64_t key = pair_key(left, right);
-  for (size_t slot = hash_slot(key, shift_);; slot = (slot + 1) & (slots_.size() - 1)) {
-    if (slots_[slot].pair == key) return slots_[slot].rank;
-    if (slots_[slot].pair == kNoPair) return kNoRank;
+void MergeTable::read_bytes(std::string_view chunk, std::vector<int32_t>* symbols) const {
+  symbols->clear();
+  for (const char c : chunk) symbols->push_back(byte_ids_[static_cast<uint8_t>(c)]);
+}
+
+// Atoms and bytes; bytes alone when the chunk is not valid UTF-8, for which atoms promise nothing.
+void MergeTable::read_symbols(std::string_view chunk, std::vector<int32_t>* symbols) const {
+  symbols->clear();
+  bool after_ascii = false;
+  for (size_t pos = 0; pos < chunk.size();) {
+    const auto byte = static_cast<uint8_t>(chunk[pos]);
+    if (byte < 0x80) {
+      symbols->push_back(byte_ids_[byte]);
+      after_ascii = true;
+      ++pos;
+      continue;
+    }
+    const Utf8Step step = utf8_step(chunk, pos);
+    if (step.kind != Utf8Step::Kind::kScalar) return read_bytes(chunk, symbols);
+    const int32_t atom = step.length < 4 ? atoms_.find(step.scalar, after_ascii) : -1;
+    if (atom >= 0) {
+      symbols->push_back(atom);
+    } else {
+      for (size_t i = 0; i < step.length; ++i) {
+        symbols->push_back(byte_ids_[static_cast<uint8_t>(chunk[pos + i])]);
+      }
+    }
+    after_ascii = false;
+    pos += step.length;
   }
 }
 
 void MergeTable::apply(std::string_view chunk, MergeScratch* scratch) const {
-  scratch->ids.clear();
-  for (const char c : chunk) scratch->ids.push_back(byte_ids_[static_cast<uint8_t>(c)]);
-  if (chunk.size() < 2) return;
-  if (chunk.size() <= kShort) return apply_short(chunk, scratch);
-  apply_long(scratch);
+  read_symbols(chunk, &scratch->ids);
+  if (scratch->ids.size() <= kShort) return apply_short(scratch);
+  scratch->symbols.swap(scratch->ids);
+  apply_windows(scratch);
 }
 
 // ranks[i] is the rank of (ids[i], ids[i + 1]).
-void MergeTable::apply_short(std::string_view chunk, MergeScratch* scratch) const {
+void MergeTable::apply_short(MergeScratch* scratch) const {
   int32_t* ids = scratch->ids.data();
-  size_t size = chunk.size();
+  size_t size = scratch->ids.size();
   uint32_t ranks[kShort];
-  for (size_t i = 0; i + 1 < size; ++i) {
-    ranks[i] = byte_pair_ranks_[static_cast<uint8_t>(chunk[i]) * size_t{256} +
-                                static_cast<uint8_t>(chunk[i + 1])];
-  }
+  for (size_t i = 0; i + 1 < size; ++i) ranks[i] = ranks_.find(ids[i], ids[i + 1]);
   while (size > 1) {
     scratch->num_steps += size;
     const size_t at = static_cast<size_t>(std::min_element(ranks, ranks + size - 1) - ranks);
-    if (ranks[at] == kNoRank) break;
-    ids[at] = merges_[ranks[at]].result;
+    if (ranks[at] == PairRanks::kNone) break;
+    ids[at] = results_[ranks[at]];
     std::copy(ids + at + 2, ids + size, ids + at + 1);
     if (at + 2 < size) std::copy(ranks + at + 2, ranks + size - 1, ranks + at + 1);
     --size;
-    if (at > 0) ranks[at - 1] = rank_of(ids[at - 1], ids[at]);
-    if (at + 1 < size) ranks[at] = rank_of(ids[at], ids[at + 1]);
+    if (at > 0) ranks[at - 1] = ranks_.find(ids[at - 1], ids[at]);
+    if (at + 1 < size) ranks[at] = ranks_.find(ids[at], ids[at + 1]);
   }
   scratch->ids.resize(size);
 }
@@ -84,9 +80,11 @@ void MergeTable::apply_short(std::string_view chunk, MergeScratch* scratch) cons
 // by now; ranks name pairs one to one, so an equal rank means the same pair.
 class MergeTable::Heap {
  public:
-  Heap(const MergeTable& table, MergeScratch* scratch)
-      : table_(table), s_(*scratch), size_(static_cast<uint32_t>(scratch->ids.size())) {
-    s_.ranks.assign(size_, kNoRank);
+  Heap(const MergeTable& table, std::span<const int32_t> symbols, MergeScratch* scratch,
+       MergeScratch::Run* run)
+      : table_(table), s_(*scratch), run_(*run), size_(static_cast<uint32_t>(symbols.size())) {
+    run_.ids.assign(symbols.begin(), symbols.end());
+    s_.ranks.assign(size_, PairRanks::kNone);
     s_.previous.resize(size_);
     s_.next.resize(size_);
     s_.heap.clear();
@@ -109,10 +107,14 @@ class MergeTable::Heap {
     }
   }
 
+  // Leaves the tokens in run->ids and where they start in run->starts.
   void keep_merged() {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < size_; i = s_.next[i]) s_.ids[kept++] = s_.ids[i];
-    s_.ids.resize(kept);
+    run_.starts.clear();
+    for (uint32_t i = 0; i < size_; i = s_.next[i]) {
+      run_.ids[run_.starts.size()] = run_.ids[i];
+      run_.starts.push_back(i);
+    }
+    run_.ids.resize(run_.starts.size());
   }
 
  private:
@@ -121,8 +123,8 @@ class MergeTable::Heap {
   // Sets the rank of the pair that starts at i; false when nothing merges there.
   bool look_up(uint32_t i) {
     const uint32_t next = s_.next[i];
-    s_.ranks[i] = next < size_ ? table_.rank_of(s_.ids[i], s_.ids[next]) : kNoRank;
-    return s_.ranks[i] != kNoRank;
+    s_.ranks[i] = next < size_ ? table_.ranks_.find(run_.ids[i], run_.ids[next]) : PairRanks::kNone;
+    return s_.ranks[i] != PairRanks::kNone;
   }
 
   void update(uint32_t i) {
@@ -134,8 +136,8 @@ class MergeTable::Heap {
   void merge(uint32_t rank, uint32_t at) {
     if (s_.ranks[at] != rank) return;
     const uint32_t gone = s_.next[at];
-    s_.ids[at] = table_.merges_[rank].result;
-    s_.ranks[gone] = kNoRank;
+    run_.ids[at] = table_.results_[rank];
+    s_.ranks[gone] = PairRanks::kNone;
     s_.next[at] = s_.next[gone];
     if (s_.next[at] < size_) s_.previous[s_.next[at]] = at;
     update(at);
@@ -144,13 +146,60 @@ class MergeTable::Heap {
 
   const MergeTable& table_;
   MergeScratch& s_;
+  MergeScratch::Run& run_;
   const uint32_t size_;
 };
 
-void MergeTable::apply_long(MergeScratch* scratch) const {
-  Heap heap(*this, scratch);
+// True when the symbols [begin, end), merged alone, are two tokens that meet at `middle`.
+bool MergeTable::is_seam(size_t begin, size_t middle, size_t end, MergeScratch* scratch) const {
+  Heap heap(*this, std::span(scratch->symbols).subspan(begin, end - begin), scratch,
+            &scratch->seam);
   heap.merge_all();
   heap.keep_merged();
+  return scratch->seam.starts.size() == 2 && scratch->seam.starts[1] == middle - begin;
+}
+
+// Tokens are the merging of the whole exactly when each two neighbours are the merging of the two together: up to the
+// first merge across some boundary, what happens inside the two tokens beside it is what happens when they stand alone.
+// Inside one window neighbours are right by the same argument, so only the seams between windows are checked.
+void MergeTable::apply_windows(MergeScratch* scratch) const {
+  const std::vector<int32_t>& symbols = scratch->symbols;
+  MergeScratch::Run& window = scratch->window;
+  auto& ids = scratch->ids;
+  auto& starts = scratch->starts;
+  ids.clear();
+  starts.clear();
+  size_t width = kWindow;
+  size_t num_back = kUncertain;
+  for (size_t begin = 0; begin < symbols.size();) {
+    const size_t end = std::min(begin + width, symbols.size());
+    Heap heap(*this, std::span(symbols).subspan(begin, end - begin), scratch, &window);
+    heap.merge_all();
+    heap.keep_merged();
+    const size_t count = window.ids.size();
+    if (end < symbols.size() && count <= kUncertain) {
+      width *= 2;
+      continue;
+    }
+    const size_t first_end = count > 1 ? begin + window.starts[1] : end;
+    if (!ids.empty() && !is_seam(starts.back(), begin, first_end, scratch)) {
+      const size_t kept = ids.size() - std::min(ids.size(), num_back);
+      begin = starts[kept];
+      ids.resize(kept);
+      starts.resize(kept);
+      width *= 2;
+      num_back *= 2;
+      continue;
+    }
+    const size_t num_certain = end == symbols.size() ? count : count - kUncertain;
+    ids.insert(ids.end(), window.ids.begin(),
+               window.ids.begin() + static_cast<ptrdiff_t>(num_certain));
+    for (size_t i = 0; i < num_certain; ++i)
+      starts.push_back(static_cast<uint32_t>(begin) + window.starts[i]);
+    begin = num_certain < count ? begin + window.starts[num_certain] : end;
+    width = kWindow;
+    num_back = kUncertain;
+  }
 }
 
 }  // namespace sluice

@@ -36,7 +36,7 @@ struct EncodeScratch {
   }
 
   void give_back_large() {
-    if (merge.ids.capacity() > kKeptSymbolsMax) merge = {};
+    if (merge.symbols.capacity() > kKeptSymbolsMax) merge = {};
     for (auto* run : {&nfc.run, &nfc.composed}) give_back(kKeptSymbolsMax, run);
     for (auto* text : {&nfc.text, &lossy, &joined}) give_back(4 * kKeptSymbolsMax, text);
   }
@@ -77,26 +77,17 @@ struct Tokenizer::Data {
         added(std::move(spec.added_tokens)),
         matcher(added),
         pre_tokenizer(regex, tables),
-        merge_table(std::move(spec.merges), std::move(spec.byte_ids)) {
-    store_tokens(spec.token_bytes);
+        tokens(std::move(spec.token_bytes)),
+        merge_table(spec.merges, std::move(spec.byte_ids), tokens) {
+    set_flags();
     if (vocab_size == 0) vocab_size = num_defined();
     find_whole_chunks();
   }
 
-  int32_t num_defined() const { return static_cast<int32_t>(offsets.size() - 1); }
+  int32_t num_defined() const { return static_cast<int32_t>(tokens.size()); }
+  std::string_view token(int32_t id) const { return tokens[id]; }
 
-  std::string_view token(int32_t id) const {
-    const auto i = static_cast<size_t>(id);
-    return std::string_view(bytes).substr(offsets[i], offsets[i + 1] - offsets[i]);
-  }
-
-  void store_tokens(const std::vector<std::string>& tokens) {
-    offsets.reserve(tokens.size() + 1);
-    for (const std::string& token : tokens) {
-      offsets.push_back(bytes.size());
-      bytes.append(token);
-    }
-    offsets.push_back(bytes.size());
+  void set_flags() {
     flags.assign(tokens.size(), 0);
     for (const AddedToken& token : added) {
       flags[static_cast<size_t>(token.id)] = token.special ? kAdded | kSpecial : kAdded;
@@ -193,10 +184,9 @@ struct Tokenizer::Data {
   std::vector<AddedToken> added;
   AddedTokenMatcher matcher;
   PreTokenizer pre_tokenizer;
+  TokenBytes tokens;  // [num_defined]
   MergeTable merge_table;
-  std::string bytes;            // all tokens' bytes, one after another
-  std::vector<size_t> offsets;  // [num_defined + 1]
-  std::vector<uint8_t> flags;   // [num_defined]
+  std::vector<uint8_t> flags;  // [num_defined]
   ChunkTable whole_chunks;
 };
 

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kNumTokensMax = size_t{1} << 24;
+constexpr size_t kNumTokensMax = PairRanks::kIdMax;
 // Of one added token; the matcher looks this far ahead at each byte.
 constexpr size_t kContentBytesMax = 1024;
 
@@ -174,11 +174,10 @@ class SpecReader {
   Status fill_tokens() {
     size_t size = text_of_.size();
     for (const auto& [id, token] : added_) size += text_of_.contains(id) ? 0 : 1;
-    spec_.token_bytes.resize(size);
     for (size_t i = 0; i < size; ++i) {
       const auto id = static_cast<int32_t>(i);
       if (const auto added = added_.find(id); added != added_.end()) {
-        spec_.token_bytes[i] = added->second.content;
+        spec_.token_bytes.push_back(added->second.content);
         continue;
       }
       const auto base = text_of_.find(id);
@@ -187,14 +186,14 @@ class SpecReader {
             "tokenizer.json: {} ids are defined, but id {} is not; ids must be dense from 0", size,
             id);
       }
-      std::optional<std::string> bytes = alphabet_.bytes(base->second);
+      const std::optional<std::string> bytes = alphabet_.bytes(base->second);
       if (!bytes.has_value()) {
         return data_loss(
             "tokenizer.json: token {} (id {}) is neither spelled in the byte alphabet nor an added "
             "token",
             quoted(base->second), id);
       }
-      spec_.token_bytes[i] = *std::move(bytes);
+      spec_.token_bytes.push_back(*bytes);
     }
     return Status();
   }

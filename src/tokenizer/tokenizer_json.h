@@ -2,20 +2,20 @@
 // tokenizer.json and tokenizer_config.json, read and checked whole: what comes out is consistent.
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "tokenizer/added_tokens.h"
-#include "tokenizer/merges.h"
+#include "tokenizer/pair_ranks.h"
 #include "tokenizer/pretokenize.h"
+#include "tokenizer/token_bytes.h"
 
 namespace sluice {
 
 struct TokenizerSpec {
   /// The bytes of each defined id, base vocabulary and added tokens; ids are dense from 0.
-  std::vector<std::string> token_bytes;
+  TokenBytes token_bytes;
   std::vector<int32_t> byte_ids;         // [256] the id of each single byte
   std::vector<Merge> merges;             // by rank
   std::vector<AddedToken> added_tokens;  // by id
