@@ -39,6 +39,11 @@ class Shape:
         self.layer_types = ["full_attention" if (i + 1) % self.interval == 0 else "linear_attention" for i in range(self.layers)]
 
 
+def tiny():
+    """A shape for checks of the programs without a GPU."""
+    return Shape(layers=4, hidden=128, mlp=128, heads=1, key_heads=1, value_heads=1)
+
+
 @dataclass
 class Rows:
     """One batch and what is derived from its session bounds."""

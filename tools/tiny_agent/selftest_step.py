@@ -16,7 +16,7 @@ STEPS, RATE = 3, 1e-3
 def model():
     net.attend_name = "masked"
     torch.manual_seed(0)
-    return net.TinyAgent(net.Shape(layers=4), 0)
+    return net.TinyAgent(net.tiny(), 0)
 
 
 def rows():

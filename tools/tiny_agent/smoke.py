@@ -62,7 +62,7 @@ def main():
     cuda, t0 = torch.cuda.is_available(), time.time()
     torch.set_float32_matmul_precision("high")
     lengths = (2048, 8192) if cuda else (256, 512)
-    m = net.TinyAgent(net.Shape() if cuda else net.Shape(layers=4), 0)
+    m = net.TinyAgent(net.Shape() if cuda else net.tiny(), 0)
     if cuda:
         train.start_from(m, pathlib.Path(args.init), tokenizer.load(chat.MODEL_DIR))
         m.cuda()

@@ -118,15 +118,16 @@ def join(args):
     others = []
     if args.rank == 0:
         pathlib.Path(meeting).unlink(missing_ok=True)
-        others = [subprocess.Popen([sys.executable, "-u", *sys.argv, "--ranks", str(args.ranks), "--rank", str(k)]) for k in range(1, args.ranks)]
+        # each sees its GPU as the only one, so that what one of them compiled serves all
+        others = [subprocess.Popen([sys.executable, "-u", *sys.argv, "--ranks", str(args.ranks), "--rank", str(k)], env={**os.environ, "CUDA_VISIBLE_DEVICES": str(k)}) for k in range(1, args.ranks)]
     cuda = args.device.type == "cuda"
     dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}", rank=args.rank, world_size=args.ranks, timeout=datetime.timedelta(seconds=120 if cuda else 1800), device_id=args.device if cuda else None)
     return others
 
 
-def exchange_time(device, count=20):
-    """Milliseconds to average the gradients of 21 M parameters in fp32: the slowest process's."""
-    x = torch.zeros(21_300_000, device=device)
+def exchange_time(m, device, count=20):
+    """Milliseconds to average the gradients in fp32: the slowest process's."""
+    x = torch.zeros(sum(p.numel() for p in m.parameters()), device=device)
     for i in range(count + 3):
         if i == 3:
             float(x[0])
@@ -167,7 +168,7 @@ def main():
     args, t0 = parse(), time.time()
     args.ranks = args.ranks or max(1, torch.cuda.device_count())
     cuda = torch.cuda.is_available()
-    args.device = torch.device("cuda", args.rank) if cuda else torch.device("cpu")  # without a GPU a smaller shape, only to check this program
+    args.device = torch.device("cuda", 0) if cuda else torch.device("cpu")  # without a GPU a smaller shape, only to check this program
     os.makedirs(args.work, exist_ok=True)
     first, lead, pool = args.first_shard, args.rank == 0, []
     if lead:
@@ -187,11 +188,11 @@ def main():
     end_id, digest = tok.token_to_id("<|endoftext|>"), data.new_digest()
     batches = queue.Queue(16)
     threading.Thread(target=feeder, args=(args, end_id, digest, batches), daemon=True).start()
-    m = net.TinyAgent(net.Shape() if cuda else net.Shape(layers=4), args.seed)
+    m = net.TinyAgent(net.Shape() if cuda else net.tiny(), args.seed)
     if args.init and cuda:
         start_from(m, pathlib.Path(args.init), tok)
     m.to(args.device)
-    exchange = exchange_time(args.device) if args.ranks > 1 else 0.0
+    exchange = exchange_time(m, args.device) if args.ranks > 1 else 0.0
     if lead:
         print("parameters", {k: sum(p.numel() for p in x.parameters()) for k, x in (("model", m.model), ("lm_head", m.lm_head), ("mtp", m.mtp))}, f"processes {args.ranks} exchange {exchange:.1f} ms", flush=True)
     if cuda and not args.no_compile:
