@@ -4,10 +4,10 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <unordered_map>
 
 #include "base/json.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/token_texts.h"
 #include "tokenizer/tokenizer_components.h"
 
 namespace sluice {
@@ -66,17 +66,16 @@ class SpecReader {
       return resource_exhausted("tokenizer.json has {} tokens; the limit is {}",
                                 vocab.members().size(), kNumTokensMax);
     }
-    ids_.reserve(vocab.members().size());
+    texts_.reserve(vocab.members().size());
     for (const auto& [text, value] : vocab.members()) {
       if (text.empty())
         return invalid_argument("tokenizer.json: the vocabulary has an empty token");
       SLUICE_ASSIGN_OR_RETURN(const int32_t id, id_of(value, text));
-      const auto [other, is_new] = text_of_.try_emplace(id, text);
-      if (!is_new) {
-        return data_loss("tokenizer.json: {} and {} both have id {}", quoted(other->second),
-                         quoted(text), id);
+      if (const std::string_view other = texts_.text(id); !other.empty()) {
+        return data_loss("tokenizer.json: {} and {} both have id {}", quoted(other), quoted(text),
+                         id);
       }
-      ids_.emplace(text, id);
+      texts_.insert(text, id);
     }
     return Status();
   }
@@ -153,15 +152,14 @@ class SpecReader {
                        quoted(token.content), token.special, quoted(known->second.content),
                        known->second.special);
     }
-    if (const auto base = text_of_.find(token.id);
-        base != text_of_.end() && base->second != token.content) {
+    if (const std::string_view base = texts_.text(token.id);
+        !base.empty() && base != token.content) {
       return data_loss("{} is {}, but the vocabulary has {} there", where, quoted(token.content),
-                       quoted(base->second));
+                       quoted(base));
     }
-    if (const auto base = ids_.find(token.content);
-        base != ids_.end() && base->second != token.id) {
+    if (const auto base = texts_.id(token.content); base.has_value() && *base != token.id) {
       return data_loss("{} is {}, which the vocabulary has at id {}", where, quoted(token.content),
-                       base->second);
+                       *base);
     }
     const auto [same, is_new] = added_ids_.try_emplace(token.content, token.id);
     if (!is_new)
@@ -172,26 +170,26 @@ class SpecReader {
   }
 
   Status fill_tokens() {
-    size_t size = text_of_.size();
-    for (const auto& [id, token] : added_) size += text_of_.contains(id) ? 0 : 1;
+    size_t size = texts_.num_tokens();
+    for (const auto& [id, token] : added_) size += texts_.text(id).empty() ? 1 : 0;
     for (size_t i = 0; i < size; ++i) {
       const auto id = static_cast<int32_t>(i);
       if (const auto added = added_.find(id); added != added_.end()) {
         spec_.token_bytes.push_back(added->second.content);
         continue;
       }
-      const auto base = text_of_.find(id);
-      if (base == text_of_.end()) {
+      const std::string_view base = texts_.text(id);
+      if (base.empty()) {
         return data_loss(
             "tokenizer.json: {} ids are defined, but id {} is not; ids must be dense from 0", size,
             id);
       }
-      const std::optional<std::string> bytes = alphabet_.bytes(base->second);
+      const std::optional<std::string> bytes = alphabet_.bytes(base);
       if (!bytes.has_value()) {
         return data_loss(
             "tokenizer.json: token {} (id {}) is neither spelled in the byte alphabet nor an added "
             "token",
-            quoted(base->second), id);
+            quoted(base), id);
       }
       spec_.token_bytes.push_back(*bytes);
     }
@@ -200,8 +198,10 @@ class SpecReader {
 
   Status find_byte_ids() {
     spec_.byte_ids.assign(256, -1);
-    for (const auto& [id, text] : text_of_) {
-      const std::optional<std::string> bytes = alphabet_.bytes(text);
+    for (int32_t id = 0; id < texts_.id_end(); ++id) {
+      if (texts_.text(id).size() > 2)
+        continue;  // one character of the alphabet has at most two bytes
+      const std::optional<std::string> bytes = alphabet_.bytes(texts_.text(id));
       if (bytes.has_value() && bytes->size() == 1) {
         spec_.byte_ids[static_cast<unsigned char>((*bytes)[0])] = id;
       }
@@ -218,24 +218,31 @@ class SpecReader {
       return resource_exhausted("tokenizer.json has {} merges; the limit is {}",
                                 list.items().size(), kNumTokensMax);
     }
-    std::unordered_map<uint64_t, size_t> seen;
-    seen.reserve(list.items().size());
+    spec_.merges.reserve(list.items().size());
+    std::vector<std::pair<uint64_t, size_t>> pairs;  // and where they stand
+    pairs.reserve(list.items().size());
     for (size_t i = 0; i < list.items().size(); ++i) {
       const JsonValue& item = list.items()[i];
       if (item.is_string() && item.text().starts_with("#version")) continue;
       SLUICE_ASSIGN_OR_RETURN(const Merge merge, parse_merge(item, i));
-      const uint64_t pair =
-          uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right);
-      const auto [first, is_new] = seen.try_emplace(pair, i);
-      if (!is_new)
-        return data_loss("tokenizer.json: merges {} and {} are the same", first->second, i);
+      pairs.emplace_back(
+          uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right),
+          i);
       spec_.merges.push_back(merge);
     }
-    return Status();
+    return check_distinct(std::move(pairs));
+  }
+
+  static Status check_distinct(std::vector<std::pair<uint64_t, size_t>> pairs) {
+    std::ranges::sort(pairs);
+    const auto same = std::ranges::adjacent_find(pairs, {}, &std::pair<uint64_t, size_t>::first);
+    if (same == pairs.end()) return Status();
+    return data_loss("tokenizer.json: merges {} and {} are the same", same->second,
+                     (same + 1)->second);
   }
 
   // "a b" or ["a", "b"].
-  Result<Merge> parse_merge(const JsonValue& item, size_t i) const {
+  Result<Merge> parse_merge(const JsonValue& item, size_t i) {
     std::string_view left, right;
     if (item.is_string()) {
       const std::string_view text = item.text();
@@ -256,21 +263,31 @@ class SpecReader {
     }
     SLUICE_ASSIGN_OR_RETURN(const int32_t left_id, merge_id(left, i));
     SLUICE_ASSIGN_OR_RETURN(const int32_t right_id, merge_id(right, i));
-    SLUICE_ASSIGN_OR_RETURN(const int32_t result_id, merge_id(std::string(left).append(right), i));
-    return Merge{left_id, right_id, result_id};
+    SLUICE_ASSIGN_OR_RETURN(const int32_t result, result_id(left, right, i));
+    return Merge{left_id, right_id, result};
+  }
+
+  // Most files list merges in the order of their results' ids: the next one is tried before the search.
+  Result<int32_t> result_id(std::string_view left, std::string_view right, size_t i) {
+    const std::string_view next = texts_.text(last_result_ + 1);
+    if (next.size() == left.size() + right.size() && next.starts_with(left) &&
+        next.ends_with(right)) {
+      return ++last_result_;
+    }
+    SLUICE_ASSIGN_OR_RETURN(last_result_, merge_id(std::string(left).append(right), i));
+    return last_result_;
   }
 
   Result<int32_t> merge_id(std::string_view token, size_t i) const {
-    const auto found = ids_.find(token);
-    if (found != ids_.end()) return found->second;
+    if (const auto found = texts_.id(token)) return *found;
     return data_loss("tokenizer.json: merge {} names {}, which is not in the vocabulary", i,
                      quoted(token));
   }
 
   const ByteAlphabet alphabet_;
   TokenizerSpec spec_;
-  std::unordered_map<std::string_view, int32_t> ids_;      // base vocabulary, as spelled
-  std::unordered_map<int32_t, std::string_view> text_of_;  // its inverse
+  TokenTexts texts_;  // base vocabulary
+  int32_t last_result_ = -1;
   std::map<int32_t, AddedToken> added_;
   std::map<std::string, int32_t> added_ids_;
 };

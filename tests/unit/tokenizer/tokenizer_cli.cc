@@ -2,6 +2,8 @@
 //
 //   encode, plain   standard input [u32 num_bytes][bytes]... -> standard output [u32 num_ids][i32 ids]...
 //   decode, skip    standard input [u32 num_ids][i32 ids]... -> standard output [u32 num_bytes][bytes]...
+//   stream          as decode, but -1 among the ids marks where the text that is certain by then is wanted: the pieces
+//                   and last what finish() gives, with a byte 0xFF (never part of UTF-8) between two of them
 //   time            standard input is one text; prints MB/s of processor time, and of a second pass
 // `encode` matches added tokens, `plain` does not; `skip` leaves out special tokens. M or Q overrides the regex.
 
@@ -13,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace {
@@ -61,12 +64,34 @@ bool encode(const Tokenizer& tokenizer, AddedTokens added) {
   });
 }
 
+std::vector<int32_t> ids_of(std::string_view record) {
+  std::vector<int32_t> ids(record.size() / sizeof(int32_t));
+  std::memcpy(ids.data(), record.data(), record.size());
+  return ids;
+}
+
 bool decode(const Tokenizer& tokenizer, bool skip_special) {
   return for_each_record(read_all(), sizeof(int32_t), [&](std::string_view record) {
-    std::vector<int32_t> ids(record.size() / sizeof(int32_t));
-    std::memcpy(ids.data(), record.data(), record.size());
     std::string text;
-    if (!tokenizer.decode(ids, {.skip_special = skip_special}, &text).ok()) return false;
+    if (!tokenizer.decode(ids_of(record), {.skip_special = skip_special}, &text).ok()) return false;
+    write_record(text.data(), text.size());
+    return true;
+  });
+}
+
+bool stream(const Tokenizer& tokenizer) {
+  sluice::StreamDecoder decoder(tokenizer, {});
+  return for_each_record(read_all(), sizeof(int32_t), [&](std::string_view record) {
+    std::string text;
+    for (const int32_t id : ids_of(record)) {
+      if (id == -1) {
+        text.push_back('\xFF');
+      } else if (!decoder.push(id, &text).ok()) {
+        return false;
+      }
+    }
+    text.push_back('\xFF');
+    decoder.finish(&text);
     write_record(text.data(), text.size());
     return true;
   });
@@ -91,6 +116,7 @@ bool run(const Tokenizer& tokenizer, std::string_view mode) {
   if (mode == "plain") return encode(tokenizer, AddedTokens::kIgnore);
   if (mode == "decode") return decode(tokenizer, false);
   if (mode == "skip") return decode(tokenizer, true);
+  if (mode == "stream") return stream(tokenizer);
   return mode == "time" && time_encoding(tokenizer);
 }
 
