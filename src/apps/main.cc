@@ -16,6 +16,7 @@
 #include "apps/run_prompt.h"
 #include "apps/synth.h"
 #include "apps/tokenize.h"
+#include "apps/verify.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +37,8 @@ struct Commands {
   EvalOptions eval;
   InfoOptions info;
   SynthOptions synth;
+  VerifyCommandOptions verify;
+  DiffCommandOptions diff;
 };
 
 using Main = std::function<int()>;
@@ -61,18 +64,22 @@ CLI::Validator seed_range() {
   return in_range<uint64_t>(0, std::numeric_limits<uint64_t>::max());
 }
 
+void add_backend_flags(CLI::App* command, ModelFlags* flags) {
+  command->add_option("--threads", flags->num_threads, "CPU threads (default: one per core)")
+      ->check(in_range(1, kThreadsMax));
+  command->add_option("--device", flags->device, "auto or cpu");
+  command->add_option("--isa", flags->isa,
+                      "Instruction set of the CPU kernels, or ref for the reference backend");
+}
+
 void add_model_flags(CLI::App* command, ModelFlags* flags) {
   command->add_option("--model", flags->model_dir,
                       "Folder of a published checkpoint (default: the embedded model)");
-  command->add_option("--threads", flags->num_threads, "CPU threads (default: one per core)")
-      ->check(in_range(1, kThreadsMax));
   command
       ->add_option("--context", flags->context_max,
                    "Longest session in tokens (default: the model's limit, at most 32768)")
       ->check(in_range<int64_t>(1, kTokensMax));
-  command->add_option("--device", flags->device, "auto or cpu");
-  command->add_option("--isa", flags->isa,
-                      "Instruction set of the CPU kernels, or ref for the reference backend");
+  add_backend_flags(command, flags);
 }
 
 void add_sampling_flags(CLI::App* command, SamplingFlags* flags) {
@@ -255,6 +262,67 @@ void add_synth(CLI::App* app, SynthOptions* options, Main* main) {
   command->callback([=] { *main = [=] { return run_synth(*options); }; });
 }
 
+void add_verify(CLI::App* app, VerifyCommandOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand(
+      "verify", "Check a model on this machine against the oracle and against itself");
+  command->add_option("dir,--model", options->model.model_dir,
+                      "Folder of a checkpoint (default: the embedded model)");
+  command->add_option("--golden", options->golden_dir,
+                      "Folder of the oracle's recorded values for this checkpoint");
+  command->add_option("--max-ids", options->num_ids_max, "Leave longer recorded prompts out")
+      ->check(in_range<int64_t>(1, kTokensMax));
+  command->add_option("--cuts", options->num_cuts, "Random cuts of a prompt to compare")
+      ->check(in_range(1, 100000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the random cuts")
+      ->check(seed_range())
+      ->capture_default_str();
+  add_backend_flags(command, &options->model);
+  command->footer(
+      "Examples:\n  sluice verify\n"
+      "  sluice verify DIR --golden tests/golden/model/synth_27b_8\n"
+      "Exit code 0 only when every check passed.");
+  command->callback([=] { *main = [=] { return run_verify(*options); }; });
+}
+
+void add_diff(CLI::App* app, DiffCommandOptions* options, Main* main) {
+  CLI::App* command = app->add_subcommand("diff", "Name the first op in which two backends depart");
+  command->add_option("dir,--model", options->model.model_dir,
+                      "Folder of a checkpoint (default: the embedded model)");
+  command
+      ->add_option("--backends", options->backends,
+                   "Two of ref, scalar, avx2, avx512, avx512bf16, amx; the first is right")
+      ->delimiter(',')
+      ->expected(2)
+      ->required();
+  auto* layer =
+      command->add_option("--layer", options->layer, "Look from this layer on (default: all)")
+          ->check(in_range<int64_t>(0, kLayersMax));
+  command
+      ->add_option("--after", options->after,
+                   "Look behind this output of the layer, such as conv or mixer")
+      ->needs(layer);
+  command->add_option("--ids", options->ids, "The prompt as token ids (default: random ones)");
+  command->add_option("--num-ids", options->num_ids, "How many random ids")
+      ->check(in_range<int64_t>(1, 4096))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the random ids")
+      ->check(seed_range())
+      ->capture_default_str();
+  command
+      ->add_option("--max-ulps", options->max_ulps,
+                   "Allowed difference of one element, in bf16 units at its row's size")
+      ->check(in_range(0.0, 1e9))
+      ->capture_default_str();
+  command
+      ->add_option("--threads", options->model.num_threads, "CPU threads (default: one per core)")
+      ->check(in_range(1, kThreadsMax));
+  command->footer(
+      "Example:\n  sluice diff --backends ref,amx --layer 3 --after q\n"
+      "Exit code 0 only when no op departs.");
+  command->callback([=] { *main = [=] { return run_diff(*options); }; });
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"sluice: an inference engine for the Qwen3.5, 3.6 and 3.8 dense hybrids", "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
@@ -271,6 +339,8 @@ int parse_and_run(int argc, char** argv) {
   add_eval(&app, &commands.eval, &main);
   add_info(&app, &commands.info, &main);
   add_synth(&app, &commands.synth, &main);
+  add_verify(&app, &commands.verify, &main);
+  add_diff(&app, &commands.diff, &main);
   try {
     app.parse(argc, argv);
     if (!main) throw CLI::RequiredError("A command");

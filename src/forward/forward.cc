@@ -94,7 +94,7 @@ StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
   SLUICE_CHECK_GT(num_rows, 0);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
   check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context = {pool_, &scratch_};
+  OpContext op_context = {pool_, &scratch_, tap_};
   const Activations act = activations_.first_rows(num_rows);
   embed(input.token_ids, act.x, op_context);
   const LayerContext context = layer_context(input.runs, input.gdn_form, state, op_context);
@@ -114,7 +114,7 @@ StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
   SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), num_rows);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
   check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context = {pool_, &scratch_};
+  OpContext op_context = {pool_, &scratch_, tap_};
   const Activations act = activations_.first_rows(num_rows);
   const int64_t hidden_size = weights_->config.hidden_size;
   const float eps = weights_->config.rms_norm_eps;

@@ -48,6 +48,8 @@ class Forward {
                                 const ForwardLimits& limits);
 
   const ForwardLimits& limits() const { return limits_; }
+  /// For verification: `tap` rides in every op's context. Null takes it off again.
+  void set_tap(OpTap* tap) { tap_ = tap; }
   bool has_mtp() const { return weights_->mtp.has_value(); }
 
   /// Advances the state in `state` behind every run; the caller advances its Sequences.
@@ -66,6 +68,7 @@ class Forward {
   const ModelWeights* weights_ = nullptr;
   const OpTable* ops_ = nullptr;
   ThreadPool* pool_ = nullptr;
+  OpTap* tap_ = nullptr;
   ForwardLimits limits_;
   RopeTable rope_;
   Arena activations_arena_;

@@ -1,0 +1,121 @@
+#include "verify/difference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+/// A path that is as noisy as the oracle's own stays below these multiples of its figures: means and quantiles of
+/// thousands of positions repeat within a few per cent, extremes do not.
+constexpr double kMeanFactor = 1.5;
+constexpr double kTailFactor = 2.0;
+constexpr double kExtremeFactor = 3.0;
+/// Flips are rare: this share is allowed whatever the oracle's own.
+constexpr double kFlipShareMin = 0.01;
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0.0;
+  const auto last = static_cast<double>(sorted.size() - 1);
+  return sorted[static_cast<size_t>(std::lround(q * last))];
+}
+
+double flip_share(const DifferenceStats& stats) {
+  if (stats.num_positions == 0) return 0.0;
+  return static_cast<double>(stats.num_flips) / static_cast<double>(stats.num_positions);
+}
+
+}  // namespace
+
+double margin_of(std::span<const int32_t> ids, std::span<const bf16> oracle, int32_t id) {
+  const auto at = std::find(ids.begin(), ids.end(), id);
+  const auto idx = at == ids.end() ? oracle.size() - 1 : static_cast<size_t>(at - ids.begin());
+  return static_cast<double>(to_float(oracle[0])) - static_cast<double>(to_float(oracle[idx]));
+}
+
+void Difference::add(std::span<const int32_t> ids, std::span<const bf16> oracle,
+                     std::span<const bf16> ours, int32_t best) {
+  double squares = 0.0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const double d = static_cast<double>(to_float(ours[i])) - to_float(oracle[i]);
+    squares += d * d;
+    // A NaN must not pass as small.
+    largest_ = std::isnan(d) ? INFINITY : std::max(largest_, std::abs(d));
+  }
+  const double rms = std::sqrt(squares / static_cast<double>(ids.size()));
+  per_position_.push_back(std::isnan(rms) ? INFINITY : rms);
+  if (best == ids[0]) return;
+  const double margin = margin_of(ids, oracle, best);
+  // Ids with the oracle's best logit are equally right.
+  if (margin == 0.0) return;
+  ++num_flips_;
+  worst_margin_ = std::max(worst_margin_, margin);
+}
+
+void Difference::merge(const Difference& other) {
+  per_position_.insert(per_position_.end(), other.per_position_.begin(), other.per_position_.end());
+  largest_ = std::max(largest_, other.largest_);
+  num_flips_ += other.num_flips_;
+  worst_margin_ = std::max(worst_margin_, other.worst_margin_);
+}
+
+DifferenceStats Difference::stats() const {
+  DifferenceStats stats;
+  stats.num_positions = static_cast<int64_t>(per_position_.size());
+  stats.largest = largest_;
+  stats.num_flips = num_flips_;
+  stats.worst_margin = worst_margin_;
+  if (per_position_.empty()) return stats;
+  std::vector<double> sorted = per_position_;
+  std::sort(sorted.begin(), sorted.end());
+  for (const double x : sorted) stats.mean += x / static_cast<double>(sorted.size());
+  stats.p50 = quantile(sorted, 0.5);
+  stats.p90 = quantile(sorted, 0.9);
+  stats.p99 = quantile(sorted, 0.99);
+  stats.max = sorted.back();
+  return stats;
+}
+
+Difference own_noise(const GoldenCase& golden, const OtherPath& path) {
+  Difference noise;
+  const int64_t top = golden.prompt.top;
+  for (int64_t i = 0; i < path.num_positions(); ++i) {
+    const auto first = static_cast<size_t>(i * top);
+    noise.add(golden.prompt.ids_at(path.first + i), golden.prompt.logits_at(path.first + i),
+              std::span(path.top_logits).subspan(first, static_cast<size_t>(top)),
+              path.best[static_cast<size_t>(i)]);
+  }
+  return noise;
+}
+
+Result<Envelope> make_envelope(const Golden& golden) {
+  Difference generation;
+  Difference dither;
+  for (const GoldenCase& c : golden.cases) {
+    if (c.generation) generation.merge(own_noise(c, *c.generation));
+    if (c.dither) dither.merge(own_noise(c, *c.dither));
+  }
+  Envelope e;
+  e.generation = generation.stats();
+  e.dither = dither.stats();
+  if (e.generation.num_positions == 0) {
+    return data_loss(
+        "no case holds the oracle's generation path (gen_logits): its noise is unknown");
+  }
+  const auto limit = [&](double factor, double DifferenceStats::*figure) {
+    return factor * std::hypot(e.generation.*figure, e.dither.*figure);
+  };
+  e.mean = limit(kMeanFactor, &DifferenceStats::mean);
+  e.p50 = limit(kMeanFactor, &DifferenceStats::p50);
+  e.p90 = limit(kMeanFactor, &DifferenceStats::p90);
+  e.p99 = limit(kTailFactor, &DifferenceStats::p99);
+  e.max = limit(kExtremeFactor, &DifferenceStats::max);
+  e.largest = limit(kExtremeFactor, &DifferenceStats::largest);
+  // Two logits change places when they move towards each other by the margin in all.
+  e.margin = 2.0 * limit(1.0, &DifferenceStats::largest);
+  e.flip_share =
+      std::max(kFlipShareMin, kTailFactor * (flip_share(e.generation) + flip_share(e.dither)));
+  return e;
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <random>
+
+#include "verify/accuracy.h"
+#include "verify/op_check.h"
+#include "verify/recurrence.h"
+
+namespace sluice {
+namespace {
+
+/// The golden's ids where it has that many, else the model's ids at random.
+std::vector<int32_t> identity_ids(const ModelConfig& config, const Golden* golden,
+                                  const VerifyOptions& options) {
+  const GoldenCase* longest = nullptr;
+  if (golden != nullptr) {
+    for (const GoldenCase& c : golden->cases) {
+      if (longest == nullptr || c.ids.size() > longest->ids.size()) longest = &c;
+    }
+  }
+  std::vector<int32_t> ids;
+  if (longest != nullptr) ids = longest->ids;
+  std::mt19937_64 rng(options.seed);
+  while (static_cast<int64_t>(ids.size()) < options.num_identity_ids) {
+    ids.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(config.vocab_size)));
+  }
+  ids.resize(static_cast<size_t>(options.num_identity_ids));
+  return ids;
+}
+
+int64_t longest_session(const Golden& golden) {
+  size_t longest = 1;
+  for (const GoldenCase& c : golden.cases) {
+    longest = std::max(longest, c.ids.size() + c.greedy_ids.size());
+  }
+  return static_cast<int64_t>(longest);
+}
+
+Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
+                            const Golden& golden, int num_threads, VerifyReport* report) {
+  SLUICE_ASSIGN_OR_RETURN(const Envelope envelope, make_envelope(golden));
+  RunnerLimits limits;
+  limits.num_threads = num_threads;
+  limits.context_max = longest_session(golden);
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> runner,
+                          ModelRunner::create(weights, backend, limits));
+  check_accuracy(*runner, golden, envelope, report);
+  if (!golden.ops) return Status();
+  return check_ops(weights, backend, *golden.ops, num_threads, report);
+}
+
+}  // namespace
+
+Result<VerifyReport> verify_model(const ModelWeights& weights, const Backend& backend,
+                                  const Golden* golden, const VerifyOptions& options) {
+  VerifyReport report;
+  if (golden != nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        check_against_oracle(weights, backend, *golden, options.num_threads, &report));
+  }
+  check_recurrence(weights.config, backend, options.num_threads, &report);
+  if (!options.identity) return report;
+  const std::vector<int32_t> ids = identity_ids(weights.config, golden, options);
+  SLUICE_RETURN_IF_ERROR(check_identity(
+      weights, backend, ids, {options.num_threads, options.num_cuts, options.seed}, &report));
+  return report;
+}
+
+}  // namespace sluice
