@@ -16,9 +16,11 @@ import random
 import subprocess
 import sys
 
-import jinja2
-import jinja2.ext
-import jinja2.sandbox
+from needs import need
+
+jinja2 = need("jinja2")
+need("jinja2.ext")
+need("jinja2.sandbox")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EMBEDDED = {"tiny-agent": ROOT / "models/tiny-agent/chat_template.jinja"}

@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "python"))
-from tokenizer_diff import REGEX_M, random_text, reference, use_regex  # noqa: E402
+from tokenizer_diff import random_text, reference, use_regex  # noqa: E402
 
 CORPUS = """
 The quick brown fox jumps over the lazy dog. It's what they're saying: we've seen that I'll don't, you'd better not.
