@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "apps/run_prompt.h"
-#include "apps/tools/confined_dir.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "tokenizer/tokenizer.h"

@@ -9,22 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/fd.h"
+
 namespace sluice {
 namespace {
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Status errno_status(const Path& path, const char* what) {
   const int error = errno;
@@ -32,27 +20,17 @@ Status errno_status(const Path& path, const char* what) {
   return io_error("{}: cannot {}: {}", path.string(), what, std::strerror(error));
 }
 
-Result<size_t> regular_file_size(const Fd& fd, const Path& path) {
+Result<size_t> regular_file_size(const UniqueFd& fd, const Path& path) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return errno_status(path, "stat");
   if (!S_ISREG(info.st_mode)) return io_error("{}: not a regular file", path.string());
   return static_cast<size_t>(info.st_size);
 }
 
-Status write_all(const Fd& fd, std::string_view content, const Path& path) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd.get(), content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_status(path, "write");
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return Status();
-}
-
 }  // namespace
 
 Result<std::string> read_file(const Path& path, size_t max_bytes) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(path, "open");
   SLUICE_ASSIGN_OR_RETURN(const size_t size, regular_file_size(fd, path));
   if (size > max_bytes) {
@@ -75,11 +53,11 @@ Status write_file_atomic(const Path& path, std::string_view content) {
   Path temporary = path;
   temporary += ".part" + std::to_string(::getpid());
   {
-    const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (fd.get() < 0) return errno_status(temporary, "create");
-    if (Status status = write_all(fd, content, temporary); !status.ok()) {
+    if (const Status status = write_all(fd.get(), content); !status.ok()) {
       ::unlink(temporary.c_str());
-      return status;
+      return status.with_context(temporary.string() + ": cannot write");
     }
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -104,7 +82,7 @@ MappedFile::~MappedFile() {
 }
 
 Result<MappedFile> MappedFile::open(const Path& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(path, "open");
   SLUICE_ASSIGN_OR_RETURN(const size_t size, regular_file_size(fd, path));
   MappedFile file;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <system_error>
 
 #include "base/check.h"
 
@@ -35,7 +36,11 @@ ThreadPool::ThreadPool(int num_threads) {
   if (num_threads <= 0) num_threads = num_usable_cores();
   if (num_threads < 1) num_threads = 1;
   threads_.reserve(static_cast<size_t>(num_threads - 1));
-  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error&) {
+    // The system refuses more threads: those that started do the work, with the same results.
+  }
 }
 
 ThreadPool::~ThreadPool() {

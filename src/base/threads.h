@@ -15,6 +15,7 @@ namespace sluice {
 class ThreadPool {
  public:
   /// `num_threads` workers in all, the caller included; 0 means one per core this process may use.
+  /// Fewer where the system refuses threads: see num_threads().
   explicit ThreadPool(int num_threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

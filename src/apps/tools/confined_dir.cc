@@ -133,16 +133,6 @@ int openat2_beneath(int root, const char* path, int flags) {
   }
 }
 
-Status write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_error("{}", std::strerror(errno));
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return Status();
-}
-
 /// `path` without `prefix`; nothing when it is elsewhere.
 std::optional<std::string_view> below(std::string_view path, std::string_view prefix) {
   while (prefix.ends_with('/')) prefix.remove_suffix(1);
@@ -160,19 +150,6 @@ void copy_mode(int dir, const std::string& name, int fd) {
 }
 
 }  // namespace
-
-UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-int UniqueFd::release() {
-  return std::exchange(fd_, -1);
-}
 
 Result<ConfinedDir> ConfinedDir::open(const Path& root, Resolver resolver) {
   std::error_code error;
@@ -259,19 +236,6 @@ Status ConfinedDir::write_file(const std::string& relative_path, std::string_vie
   }
   if (!status.ok()) ::unlinkat(dir.get(), temporary.c_str(), 0);
   return status;
-}
-
-Result<std::string> read_all(const UniqueFd& fd, size_t num_bytes_max) {
-  std::string content;
-  char chunk[size_t{64} << 10];
-  for (;;) {
-    const ssize_t n = ::read(fd.get(), chunk, sizeof(chunk));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_error("{}", std::strerror(errno));
-    if (n == 0) return content;
-    content.append(chunk, static_cast<size_t>(n));
-    if (content.size() > num_bytes_max) return resource_exhausted("over {} bytes", num_bytes_max);
-  }
 }
 
 }  // namespace sluice

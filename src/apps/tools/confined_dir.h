@@ -4,29 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/status.h"
 
 namespace sluice {
-
-/// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
-  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept;
-  ~UniqueFd();
-
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  int release();
-
- private:
-  int fd_ = -1;
-};
 
 enum class EntryKind { kFile, kDirectory, kOther };
 
@@ -71,9 +53,5 @@ class ConfinedDir {
   UniqueFd fd_;
   Resolver resolver_ = Resolver::kAuto;
 };
-
-/// At most `num_bytes_max` bytes from the descriptor's position; kResourceExhausted when there are
-/// more.
-Result<std::string> read_all(const UniqueFd& fd, size_t num_bytes_max);
 
 }  // namespace sluice

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "apps/tools/command_tools.h"
-#include "apps/tools/confined_dir.h"
 #include "apps/tools/text.h"
+#include "base/fd.h"
 
 namespace sluice {
 namespace {
@@ -26,11 +26,8 @@ constexpr size_t kOutputShownMax = 1000;
 Result<UniqueFd> input_file(std::string_view input) {
   UniqueFd fd(::memfd_create("tool-input", MFD_CLOEXEC));
   if (!fd.is_open()) return io_error("cannot make the tool's input: {}", std::strerror(errno));
-  while (!input.empty()) {
-    const ssize_t n = ::write(fd.get(), input.data(), input.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_error("cannot write the tool's input: {}", std::strerror(errno));
-    input.remove_prefix(static_cast<size_t>(n));
+  if (const Status status = write_all(fd.get(), input); !status.ok()) {
+    return status.with_context("cannot write the tool's input");
   }
   ::lseek(fd.get(), 0, SEEK_SET);
   return fd;
