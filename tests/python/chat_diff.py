@@ -1,15 +1,22 @@
 """Compares the native chat renderer with jinja2, byte for byte, on generated conversations.
 
-  chat_diff.py --helper build/check/chat_render_lines                       the embedded model's template
-  chat_diff.py --helper ... --templates DIR                                 and the published ones: qwen3.5-small.jinja,
+  chat_diff.py --helper build/check/chat_render_lines                       the embedded model's template with jinja2, the
+                                                                            published ones with recorded digests
+  chat_diff.py --helper ... --slow                                          10,000 conversations each, not 1,500
+  chat_diff.py --helper ... --templates DIR                                 all with jinja2: qwen3.5-small.jinja,
                                                                             qwen3.5.jinja, qwen3.6.jinja, qwen3.8.jinja
-  chat_diff.py --helper ... --templates DIR --record tests/golden/chat      writes the goldens of the unit test
+  chat_diff.py --helper ... --templates DIR --record tests/golden/chat      writes renders.jsonl, the goldens of the unit
+                                                                            test, and digests.json
 
 Both sides get the same JSON text: jinja2 through json.loads. Where a template would fail on what our conversion repairs
 (arguments as text, null or ""), jinja2 gets the repaired value. A refusal must be the same refusal.
+
+digests.json stands for jinja2 where the published templates are not at hand: for each 25 conversations a digest of the
+conversations themselves and, by template, one of what jinja2 made of them.
 """
 
 import argparse
+import hashlib
 import json
 import pathlib
 import random
@@ -24,6 +31,9 @@ need("jinja2.sandbox")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EMBEDDED = {"tiny-agent": ROOT / "models/tiny-agent/chat_template.jinja"}
+DIGESTS = ROOT / "tests/golden/chat/digests.json"
+DIGEST_BLOCK = 25  # conversations
+NUM_CASES = {"fast": 1_500, "slow": 10_000}
 PUBLISHED = ["qwen3.5-small", "qwen3.5", "qwen3.6", "qwen3.8"]
 
 # The template's words for a refusal, and a part of ours.
@@ -154,6 +164,8 @@ class Generator:
         tools = []
         for name in self.rng.sample(["read_file", "f", "größe", "a.b-c"], self.rng.randint(1, 3)):
             function = {"name": name, "description": self.text(), "parameters": {"type": "object", "properties": {self.key(): self.value()}}}
+            if self.chance(0.3):
+                function = {"parameters": self.rng.choice([{}, {"properties": {}}, {self.key(): self.value(), "required": []}]), "name": name}
             tools.append(function if self.chance(0.2) else {"type": "function", "extra": self.value(), "function": function})
         return tools
 
@@ -276,6 +288,58 @@ def compare(helper, name, template, cases):
     return num_bad
 
 
+def digest(outcomes):
+    """Of what became of some conversations: the text, or which refusal."""
+    state = hashlib.blake2b(digest_size=8)
+    for outcome in outcomes:
+        state.update(json.dumps(outcome).encode())
+    return state.hexdigest()
+
+
+def blocks(items):
+    return [items[i:i + DIGEST_BLOCK] for i in range(0, len(items), DIGEST_BLOCK)]
+
+
+def expected_outcome(template, line):
+    expected = render_jinja(template, line)
+    return ["text", expected["text"]] if "text" in expected else ["refused", refusal_index(our_words(expected["refusal"]))]
+
+
+def our_outcome(got):
+    if "text" in got:
+        return ["text", got["text"]]
+    words = [ours for ours in REFUSALS.values() if ours in got["error"]]
+    return ["refused", refusal_index(words[0]) if words else got["error"]]
+
+
+def refusal_index(ours):
+    """Wording may change without another recording."""
+    return list(dict.fromkeys(REFUSALS.values())).index(ours)
+
+
+def digests_of(helper, name, cases):
+    return [digest(map(our_outcome, run)) for run in blocks(run_helper(helper, [dump({"template": name, **case}) for case in cases]))]
+
+
+def compare_digests(helper, cases):
+    """Number of blocks that differ, of all published templates; and whether each template's digests refuse the others' renders."""
+    recorded = json.loads(DIGESTS.read_text())
+    num_blocks = len(blocks(cases))
+    if recorded["cases"][:num_blocks] != [digest(map(dump, block)) for block in blocks(cases)]:
+        print("digests.json is of other conversations than the generator makes now: record it again")
+        return num_blocks, False
+    found = {name: digests_of(helper, name, cases) for name in PUBLISHED}
+    num_bad = 0
+    for name in PUBLISHED:
+        bad = [i for i, (a, b) in enumerate(zip(recorded[name], found[name])) if a != b]
+        print(f"{name}: {len(cases)} conversations by {num_blocks} digests, {len(bad)} differ")
+        for i in bad[:3]:
+            print(f"  conversations {i * DIGEST_BLOCK} to {(i + 1) * DIGEST_BLOCK - 1}; --templates shows them")
+        num_bad += len(bad)
+    apart = all(recorded[a][:num_blocks] != found[b] for a in PUBLISHED for b in PUBLISHED if a != b)
+    return num_bad, apart
+
+
 def negative_control(helper, name, template):
     """The comparison must notice a wrong template."""
     wrong = environment().from_string(template.source.replace("\\n</think>", "\\n\\n</think>"))
@@ -291,6 +355,16 @@ def record(folder, templates, seed, num_cases):
         for case in cases:
             line = dump(case)
             out.write(f'{{"case": {line}, "renders": {json.dumps(grouped_renders(templates, line), ensure_ascii=False)}}}\n')
+
+
+def record_digests(templates, cases, seed):
+    manifest = {"script": "tests/python/chat_diff.py --record", "jinja2": jinja2.__version__, "seed": seed, "conversations": len(cases),
+                "templates": {name: hashlib.sha256(templates[name].source.encode()).hexdigest() for name in PUBLISHED}}
+    digests = {"manifest": manifest, "cases": [digest(map(dump, block)) for block in blocks(cases)]}
+    for name in PUBLISHED:
+        lines = [dump({"template": name, **case}) for case in cases]
+        digests[name] = [digest(expected_outcome(templates[name], line) for line in block) for block in blocks(lines)]
+    DIGESTS.write_text(json.dumps(digests, indent=0) + "\n")
 
 
 def grouped_renders(templates, line):
@@ -319,21 +393,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--helper", required=True, help="the chat_render_lines program")
     parser.add_argument("--templates", type=pathlib.Path, help="folder with the published template files")
-    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--slow", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", type=pathlib.Path, help="write goldens to this folder")
     parser.add_argument("--record-cases", type=int, default=60)
     args = parser.parse_args()
 
     templates = load_templates(args.templates)
+    cases = [Generator(args.seed * 1_000_003 + i).case() for i in range(NUM_CASES["slow" if args.slow or args.record else "fast"])]
     if args.record:
         if not args.templates:
             parser.error("--record needs --templates: a golden holds all five renders")
         record(args.record, templates, args.seed, args.record_cases)
-    cases = [Generator(args.seed * 1_000_003 + i).case() for i in range(args.cases)]
+        record_digests(templates, cases, args.seed)
     num_bad = sum(compare(args.helper, name, template, cases) for name, template in templates.items())
-    if not all(negative_control(args.helper, name, template) for name, template in templates.items()):
-        print("the negative control was accepted: this check checks nothing")
+    controls_hold = all(negative_control(args.helper, name, template) for name, template in templates.items())
+    if not args.templates:
+        num_differing, apart = compare_digests(args.helper, cases)
+        num_bad += num_differing
+        controls_hold = controls_hold and apart
+    if not controls_hold:
+        print("a negative control was accepted: this check checks nothing")
         num_bad += 1
     return 1 if num_bad else 0
 
