@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/huge_pages.h"
+
 namespace sluice {
 
 /// A chunk's bytes as one number: exact for up to 8 bytes, else a hash.
@@ -70,7 +72,7 @@ class ChunkTable {
     int32_t id = -1;
     uint32_t length = 0;
   };
-  std::vector<Slot> slots_;
+  HugeVector<Slot> slots_;
   size_t mask_ = 0;
 };
 

@@ -1,6 +1,9 @@
 #include "tokenizer/nfc.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
 
 #include "base/utf8.h"
 
@@ -8,6 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr int kClassShift = 24;
+constexpr size_t kFewMarks = 64;
 constexpr uint32_t kScalarMask = (uint32_t{1} << kClassShift) - 1;
 
 // Hangul by algorithm (The Unicode Standard, 3.12).
@@ -36,6 +40,7 @@ class Normalizer {
   /// Appends the NFC of a piece that starts and ends at safe breaks.
   void append(std::string_view piece) {
     s_.run.clear();
+    s_.run.reserve(piece.size());
     size_t length = 0;
     for (size_t pos = 0; pos < piece.size(); pos += length) {
       decompose(utf8_scalar(piece.data() + pos, &length));
@@ -57,18 +62,33 @@ class Normalizer {
     for (const char32_t part : parts) push(part);
   }
 
+  static uint32_t class_of(uint32_t item) { return item >> kClassShift; }
+
   void reorder() {
-    const auto combining_class = [](uint32_t item) { return item >> kClassShift; };
-    const auto is_starter = [&](uint32_t item) { return combining_class(item) == 0; };
+    const auto is_starter = [](uint32_t item) { return class_of(item) == 0; };
     auto& run = s_.run;
     for (auto it = run.begin(); it != run.end();) {
       it = std::find_if_not(it, run.end(), is_starter);
       const auto marks_end = std::find_if(it, run.end(), is_starter);
-      if (!std::ranges::is_sorted(it, marks_end, {}, combining_class)) {
-        std::ranges::stable_sort(it, marks_end, {}, combining_class);
-      }
+      if (!std::is_sorted(it, marks_end, has_lower_class)) sort_marks({it, marks_end});
       it = marks_end;
     }
+  }
+
+  static bool has_lower_class(uint32_t a, uint32_t b) { return class_of(a) < class_of(b); }
+
+  // Stable. Many marks are counted by class, so that a long run costs linear time.
+  void sort_marks(std::span<uint32_t> marks) {
+    if (marks.size() <= kFewMarks) {
+      std::ranges::stable_sort(marks, has_lower_class);
+      return;
+    }
+    std::array<size_t, 257> place{};
+    for (const uint32_t mark : marks) ++place[class_of(mark) + 1];
+    std::partial_sum(place.begin(), place.end(), place.begin());
+    s_.composed.resize(marks.size());  // free until compose()
+    for (const uint32_t mark : marks) s_.composed[place[class_of(mark)]++] = mark;
+    std::ranges::copy(s_.composed, marks.begin());
   }
 
   void compose() {

@@ -18,7 +18,7 @@ struct NfcScratch {
 };
 
 /// `text` itself when it is in NFC as far as a quick look can tell, else its NFC in scratch->text (valid until the next
-/// call). Cost: linear, n log n in the length of one run of combining marks. Pre: `text` is valid UTF-8.
+/// call). Cost: linear. Pre: `text` is valid UTF-8.
 std::string_view nfc(const UnicodeTables& tables, std::string_view text, NfcScratch* scratch);
 
 }  // namespace sluice

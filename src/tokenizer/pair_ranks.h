@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tokenizer/huge_pages.h"
+
 namespace sluice {
 
 struct Merge {
@@ -45,7 +47,7 @@ class PairRanks {
     return static_cast<size_t>((pair * 0x9E3779B97F4A7C15) >> shift_);
   }
 
-  std::vector<uint64_t> slots_;  // open addressing, at most half full
+  HugeVector<uint64_t> slots_;  // open addressing, at most half full
   int shift_ = 0;
 };
 

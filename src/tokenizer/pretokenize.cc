@@ -1,5 +1,8 @@
 #include "tokenizer/pretokenize.h"
 
+#include <bit>
+#include <cstring>
+
 #include "base/utf8.h"
 
 namespace sluice {
@@ -28,6 +31,33 @@ size_t contraction_length(std::string_view text, size_t pos) {
     default:
       return 0;
   }
+}
+
+bool is_ascii_letter(char c) {
+  return static_cast<uint8_t>((c | 0x20) - 'a') < 26;
+}
+
+// The high bit of each byte of `word` that is an ASCII letter.
+uint64_t letter_bits(uint64_t word) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHigh = 0x80 * kOnes;
+  const uint64_t lower = (word | 0x20 * kOnes) & ~kHigh;
+  const uint64_t from_a = lower + (0x80 - 'a') * kOnes;
+  const uint64_t after_z = lower + (0x80 - ('z' + 1)) * kOnes;
+  return from_a & ~after_z & ~word & kHigh;
+}
+
+// Most words have less than eight letters: one step and no branch a letter.
+size_t skip_ascii_letters(std::string_view text, size_t pos) {
+  static_assert(std::endian::native == std::endian::little);
+  for (; pos + 8 <= text.size(); pos += 8) {
+    uint64_t word;
+    std::memcpy(&word, text.data() + pos, 8);
+    const uint64_t others = letter_bits(word) ^ 0x8080808080808080;
+    if (others != 0) return pos + static_cast<size_t>(std::countr_zero(others)) / 8;
+  }
+  while (pos < text.size() && is_ascii_letter(text[pos])) ++pos;
+  return pos;
 }
 
 }  // namespace
@@ -89,13 +119,21 @@ size_t PreTokenizer::white_space_end(std::string_view text, size_t pos) const {
   return end == text.size() || last == pos ? end : last;
 }
 
+inline size_t PreTokenizer::word_end(std::string_view text, size_t pos) const {
+  pos = skip_ascii_letters(text, pos);
+  const bool may_go_on = pos < text.size() && static_cast<uint8_t>(text[pos]) >= 0x80;
+  return may_go_on ? run_end(text, pos, Kind::kWord) : pos;
+}
+
 size_t PreTokenizer::chunk_end(std::string_view text, size_t pos) const {
+  const size_t first = pos + (text[pos] == ' ' ? 1 : 0);
+  if (first < text.size() && is_ascii_letter(text[first])) return word_end(text, first + 1);
   size_t length = 0;
   const Kind kind = kind_at(text, pos, &length);
   const size_t next = pos + length;
   switch (kind) {
     case Kind::kWord:
-      return run_end(text, next, Kind::kWord);
+      return word_end(text, next);
     case Kind::kNumber:
       return next;
     case Kind::kNewline:
@@ -109,7 +147,7 @@ size_t PreTokenizer::chunk_end(std::string_view text, size_t pos) const {
       break;
   }
   const Kind next_kind = next < text.size() ? kind_at(text, next, &length) : Kind::kNewline;
-  if (next_kind == Kind::kWord) return run_end(text, next + length, Kind::kWord);
+  if (next_kind == Kind::kWord) return word_end(text, next + length);
   if (kind == Kind::kOther) return punctuation_end(text, next);
   if (text[pos] == ' ' && next_kind == Kind::kOther) return punctuation_end(text, next + length);
   return white_space_end(text, pos);

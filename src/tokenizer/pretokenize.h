@@ -33,6 +33,7 @@ class PreTokenizer {
 
   Kind kind_at(std::string_view text, size_t pos, size_t* length) const;
   size_t run_end(std::string_view text, size_t pos, Kind kind) const;
+  size_t word_end(std::string_view text, size_t pos) const;
   size_t punctuation_end(std::string_view text, size_t pos) const;
   size_t white_space_end(std::string_view text, size_t pos) const;
 

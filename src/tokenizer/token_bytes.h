@@ -9,6 +9,7 @@
 
 namespace sluice {
 
+/// Pre: less than 4 GB in all.
 class TokenBytes {
  public:
   void reserve(size_t num_tokens, size_t num_bytes) {
@@ -17,7 +18,7 @@ class TokenBytes {
   }
   void push_back(std::string_view token) {
     bytes_.append(token);
-    ends_.push_back(bytes_.size());
+    ends_.push_back(static_cast<uint32_t>(bytes_.size()));
   }
   size_t size() const { return ends_.size(); }
   /// Pre: 0 <= id < size(). Valid until the next push_back.
@@ -29,7 +30,7 @@ class TokenBytes {
 
  private:
   std::string bytes_;
-  std::vector<size_t> ends_;
+  std::vector<uint32_t> ends_;
 };
 
 }  // namespace sluice

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "base/utf8.h"
 
@@ -67,6 +70,22 @@ TEST(Nfc, InertTextIsNotCopied) {
   NfcScratch scratch;
   for (const std::string_view text : {"plain", "caf\u00E9 \u4F60\u597D \uAC00", ""}) {
     EXPECT_EQ(nfc(UnicodeTables::get(), text, &scratch).data(), text.data());
+  }
+}
+
+TEST(Nfc, MarksOfOneClassKeepTheirOrder) {
+  // q composes with nothing.
+  const std::pair<char32_t, int> marks[] = {{U'\u0301', 230}, {U'\u0300', 230}, {U'\u0323', 220},
+                                            {U'\u0331', 220}, {U'\u0327', 202}, {U'\u0345', 240}};
+  std::mt19937 rng(3);
+  for (const size_t length : {2, 10, 63, 64, 65, 66, 1000}) {
+    std::vector<std::pair<char32_t, int>> run;
+    for (size_t i = 0; i < length; ++i) run.push_back(marks[rng() % std::size(marks)]);
+    std::u32string text = U"q", expected = U"q";
+    for (const auto& mark : run) text.push_back(mark.first);
+    std::ranges::stable_sort(run, {}, &std::pair<char32_t, int>::second);
+    for (const auto& mark : run) expected.push_back(mark.first);
+    EXPECT_EQ(nfc_of(utf8(text)), utf8(expected)) << length;
   }
 }
 
