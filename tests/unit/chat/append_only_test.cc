@@ -7,6 +7,7 @@
 
 #include "chat/render.h"
 #include "tests/unit/chat/corpus.h"
+#include "tokenizer/tokenizer.h"
 
 namespace sluice::chat {
 namespace {
@@ -184,6 +185,47 @@ TEST(AppendOnly, ThePrefixEndsWhereThePageSays) {
         EXPECT_EQ(counts.cut > 50, row.drops) << row.name;
       }
     }
+  }
+}
+
+std::vector<int32_t> ids_of(const Tokenizer& tokenizer, const Prompt& prompt) {
+  std::vector<TextPiece> pieces;
+  for (const Segment& s : prompt.segments) {
+    pieces.push_back({s.text, s.trusted ? AddedTokens::kMatch : AddedTokens::kIgnore});
+  }
+  std::vector<int32_t> ids;
+  tokenizer.encode_pieces(pieces, &ids);
+  return ids;
+}
+
+// The next messages are encoded alone: what stands before them is never encoded again, and the ids are those of the whole.
+TEST(ChatCases, B077_IdsOfTheNewMessagesAreTheEndOfTheIdsOfAll) {
+  const Tokenizer tokenizer =
+      Tokenizer::load(Path(SLUICE_SOURCE_DIR) / "tests/golden/tokenizer", {}).value();
+  Random rng(37);
+  for (int i = 0; i < 1000; ++i) {
+    const Row& row = pick(rng, kRows);
+    const ChatTemplate& chat_template = template_named(row.name);
+    const RenderOptions options{.enable_thinking = rng() % 2 == 0,
+                                .preserve_thinking = row.preserve};
+    std::vector<ChatMessage> messages = {ChatMessage::user("q")};
+    bool has_query = false;
+    for (size_t turns = 1 + rng() % 4; turns > 0; --turns) {
+      messages.push_back(random_turn_of(rng, row, *options.enable_thinking).message);
+      if (turns > 1) add_input(rng, &messages, &has_query);
+    }
+    const SessionPrefix session{messages.size(), options};
+    add_input(rng, &messages, &has_query);
+    const Prompt whole = render(chat_template, messages, corpus_tools(), options).value();
+    const Continuation next =
+        render_continuation(chat_template, messages, corpus_tools(), options, session).value();
+    const std::vector<int32_t> all = ids_of(tokenizer, whole);
+    const std::vector<int32_t> tail = ids_of(tokenizer, next.prompt);
+    ASSERT_LE(tail.size(), all.size());
+    ASSERT_TRUE(std::equal(tail.rbegin(), tail.rend(), all.rbegin())) << whole.text();
+    std::string before;
+    ASSERT_TRUE(tokenizer.decode(std::span(all).first(all.size() - tail.size()), {}, &before).ok());
+    ASSERT_EQ(before + next.prompt.text(), whole.text());
   }
 }
 
