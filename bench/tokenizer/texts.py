@@ -13,7 +13,7 @@ import pathlib
 import re
 import sysconfig
 
-TEXT_BYTES_MAX = 8_000_000
+TEXT_BYTES_MAX = 2_000_000
 PROSE = re.compile(r"[A-Z][A-Za-z0-9 ,.;:'\"()\n-]{150,}")
 
 

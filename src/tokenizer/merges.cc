@@ -25,6 +25,7 @@ void MergeTable::read_bytes(std::string_view chunk, std::vector<int32_t>* symbol
 // Atoms and bytes; bytes alone when the chunk is not valid UTF-8, for which atoms promise nothing.
 void MergeTable::read_symbols(std::string_view chunk, std::vector<int32_t>* symbols) const {
   symbols->clear();
+  symbols->reserve(chunk.size());
   bool after_ascii = false;
   for (size_t pos = 0; pos < chunk.size();) {
     const auto byte = static_cast<uint8_t>(chunk[pos]);
@@ -169,6 +170,7 @@ void MergeTable::apply_windows(MergeScratch* scratch) const {
   auto& starts = scratch->starts;
   ids.clear();
   starts.clear();
+  starts.reserve(symbols.size());
   size_t width = kWindow;
   size_t num_back = kUncertain;
   for (size_t begin = 0; begin < symbols.size();) {

@@ -94,6 +94,7 @@ class Normalizer {
   void compose() {
     auto& out = s_.composed;
     out.clear();
+    out.reserve(s_.run.size());
     size_t starter = SIZE_MAX;
     // The class of what stands between the starter and here; -1: nothing does.
     int64_t last_class = -1;
