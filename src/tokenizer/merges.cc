@@ -1,6 +1,7 @@
 #include "tokenizer/merges.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <utility>
 
@@ -100,7 +101,7 @@ class MergeTable::Heap {
 
   void merge_all() {
     while (!s_.heap.empty()) {
-      ++s_.num_steps;
+      s_.num_steps += static_cast<uint64_t>(std::bit_width(s_.heap.size()));
       std::ranges::pop_heap(s_.heap, std::greater<>());
       const uint64_t top = s_.heap.back();
       s_.heap.pop_back();

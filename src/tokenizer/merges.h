@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-/// Buffers for merging, kept by the caller; `num_steps` counts the symbols and heap entries looked at (for tests).
+/// Buffers for merging, kept by the caller; `num_steps` counts the symbols and heap levels looked at (for tests).
 struct MergeScratch {
   std::vector<int32_t> ids;  // the result
   std::vector<int32_t> symbols;

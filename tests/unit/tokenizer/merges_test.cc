@@ -222,16 +222,27 @@ TEST(Merges, EqualRanksGoLeftFirst) {
   }
 }
 
-TEST(Merges, StepsGrowAsNTimesAFew) {
-  std::vector<Merge> merges = {{'a', 'a', 256}};  // doubling: 2, 4, ... 1024 letters
-  for (int32_t i = 256; i < 265; ++i) merges.push_back({i, i, i + 1});
-  const MergeTable table = table_of(merges);
-  for (const size_t length : {size_t{48}, size_t{1000}, size_t{100'000}, size_t{500'000}}) {
+// Counted, not timed: ten times the text takes ten times the steps. One heap over the whole would fail: its height counts.
+TEST(Merges, StepsGrowWithTheLength) {
+  std::vector<Merge> doubling = {
+      {'a', 'a', 256}};  // 2, 4, ... 128 letters, as spaces in real vocabularies
+  for (int32_t i = 256; i < 262; ++i) doubling.push_back({i, i, i + 1});
+  std::mt19937 rng(19);
+  const std::vector<Merge> mixed = random_merges(&rng, 40, {'a', 'b', 'c'});
+  const auto steps_for = [](const std::vector<Merge>& merges, std::string_view unit,
+                            size_t length) {
+    std::string chunk;
+    while (chunk.size() < length) chunk += unit;
     MergeScratch scratch;
-    table.apply(std::string(length, 'a'), &scratch);
-    EXPECT_EQ(scratch.ids[0], length >= 1024 ? 265 : length >= 512 ? 264 : 260);
-    EXPECT_LE(scratch.num_steps, 48 * length)
-        << length;  // quadratic would be `length` times `length`
+    table_of(merges).apply(chunk, &scratch);
+    return static_cast<double>(scratch.num_steps) / static_cast<double>(chunk.size());
+  };
+  for (const std::string_view unit : {"a", "ab", "abcacb", "aabbbcabcbcaacb"}) {
+    for (const auto& merges : {doubling, mixed}) {
+      const double few = steps_for(merges, unit, 30'000);
+      EXPECT_LE(few, 100.0) << unit;
+      EXPECT_LE(steps_for(merges, unit, 300'000), 1.05 * few) << unit;
+    }
   }
 }
 
