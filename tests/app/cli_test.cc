@@ -71,7 +71,8 @@ bool is_one_error_line(const std::string& err) {
 TEST(Cli, HelpIsThereForEveryCommand) {
   const Outcome help = sluice("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"agent", "chat", "run", "tokenize", "eval", "info", "synth"}) {
+  for (const char* command :
+       {"agent", "chat", "run", "tokenize", "eval", "info", "synth", "verify", "diff"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     const Outcome own = sluice(std::string(command) + " --help");
     EXPECT_EQ(own.exit_code, 0) << command;
@@ -81,12 +82,28 @@ TEST(Cli, HelpIsThereForEveryCommand) {
 }
 
 TEST(Cli, WrongUseIsExitCodeTwo) {
-  for (const char* arguments :
-       {"", "fly", "agent --fly", "agent", "chat", "agent --task x --threads 0",
-        "agent --task x --threads many", "agent --task x --max-steps 0",
-        "agent --task x --tools t.json", "agent --task x --tool-command cat",
-        "agent --task x --think --no-think", "run", "run --prompt x --ids 1",
-        "run --prompt x --logprobs 99", "tokenize", "eval", "eval f --min-exact 2"}) {
+  for (const char* arguments : {"",
+                                "fly",
+                                "agent --fly",
+                                "agent",
+                                "chat",
+                                "agent --task x --threads 0",
+                                "agent --task x --threads many",
+                                "agent --task x --max-steps 0",
+                                "agent --task x --tools t.json",
+                                "agent --task x --tool-command cat",
+                                "agent --task x --think --no-think",
+                                "run",
+                                "run --prompt x --ids 1",
+                                "run --prompt x --logprobs 99",
+                                "tokenize",
+                                "eval",
+                                "eval f --min-exact 2",
+                                "diff",
+                                "diff --backends ref",
+                                "diff --backends ref,amx,avx2",
+                                "diff --backends ref,scalar --after q",
+                                "verify --cuts 0"}) {
     const Outcome outcome = sluice(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments;
     EXPECT_TRUE(outcome.err.starts_with("sluice: error: ")) << arguments << ": " << outcome.err;
@@ -210,6 +227,52 @@ TEST(Cli, TokenizeGoesThereAndBack) {
   const std::string control = sluice("tokenize '<|im_end|>'").out;
   EXPECT_EQ(control.find(' '), std::string::npos) << "one token";
   EXPECT_NE(sluice("tokenize --ignore-added '<|im_end|>'").out.find(' '), std::string::npos);
+}
+
+TEST(Cli, VerifyWithoutAGoldenChecksWhatNeedsNoOracle) {
+  const TempTree tree;
+  const std::string dir = tree.path("m").string();
+  ASSERT_EQ(sluice("synth --size tiny --format fp8 " + dir).exit_code, 0);
+  const Outcome outcome = sluice("verify --cuts 2 " + dir);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  for (const char* part : {"golden   none", "PASS  row = rows", "\nPASS: ", " 0 failed\n"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << outcome.out;
+  }
+}
+
+TEST(Cli, VerifyRefusesTheGoldenOfAnotherCheckpoint) {
+  const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/model/tiny_agent";
+  const TempTree tree;
+  const std::string dir = tree.path("m").string();
+  ASSERT_EQ(sluice("synth --size tiny " + dir).exit_code, 0);
+  const Outcome other_shape = sluice("verify --golden " + golden + " " + dir);
+  EXPECT_EQ(other_shape.exit_code, 1);
+  EXPECT_TRUE(is_one_error_line(other_shape.err)) << other_shape.err;
+
+  const CheckpointCopy copy;
+  for (const auto& entry : std::filesystem::directory_iterator(copy.dir())) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".safetensors")) continue;
+    std::string bytes = copy.content(name);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    copy.replace(name, bytes);
+    break;
+  }
+  const Outcome other_weights = sluice("verify --golden " + golden + " " + copy.dir());
+  EXPECT_EQ(other_weights.exit_code, 1);
+  EXPECT_TRUE(is_one_error_line(other_weights.err)) << other_weights.err;
+  EXPECT_NE(other_weights.err.find("the weights in"), std::string::npos) << other_weights.err;
+}
+
+TEST(Cli, DiffComparesTwoBackends) {
+  const Outcome same = sluice("diff --backends ref,scalar --num-ids 4");
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  EXPECT_NE(same.out.find("no op departs"), std::string::npos) << same.out;
+  const Outcome strict = sluice("diff --backends ref,scalar --num-ids 40 --max-ulps 0");
+  EXPECT_EQ(strict.exit_code, strict.out.find("first to depart") == std::string::npos ? 0 : 1);
+  const Outcome unknown = sluice("diff --backends ref,abacus");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_NE(unknown.err.find("expected one of ref"), std::string::npos) << unknown.err;
 }
 
 TEST(Cli, RunRepeats) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs a stage plan on this machine: smoke test, held-out set, training, export, evaluation, recorded logits.
+# Runs a stage plan on this machine: smoke test, held-out set, training, export, evaluation.
 #
 # Usage: run_training.sh CORPUS.json.gz [PLAN [WAIT_SECONDS [LEFT_SECONDS]]]
 #
@@ -79,7 +79,6 @@ drive() {
   done < "$plan"
   wait
   cat "$work/$last/evaluate.log"
-  [ -e "$work/golden/manifest.json" ] || "$python" "$here/golden.py" "$work/$last/model" "$work/heldout.jsonl" "$work/golden"
   say "all done"
   touch "$work/done"
 }
@@ -91,7 +90,7 @@ deliver() {
   if [ -n "$newest" ]; then
     cp "$(dirname "$newest")"/model.tar.* "$out/"
   fi
-  (cd "$work" && find . \( -name '*.log' -o -name scores.json -o -name heldout.jsonl -o -name flags -o -path './golden/*' \) -type f ! -path './out/*' ! -path './inductor/*' -print0 | tar --null -T - -czf "$out/results.tar.gz")
+  (cd "$work" && find . \( -name '*.log' -o -name scores.json -o -name heldout.jsonl -o -name flags \) -type f ! -path './out/*' ! -path './inductor/*' -print0 | tar --null -T - -czf "$out/results.tar.gz")
   cp "$work/run.log" "$out/run.log"
 }
 

@@ -1,0 +1,96 @@
+// verify on the embedded model: a right engine passes, each wrong one is rejected, and by how much.
+
+#include "verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "model/checkpoint.h"
+#include "tests/verify/faulty_model.h"
+#include "verify/checkpoint_hash.h"
+
+namespace sluice {
+namespace {
+
+using testing::EditedModel;
+using testing::Fault;
+
+const Path kGolden = Path(SLUICE_SOURCE_DIR) / "tests/golden/model/tiny_agent";
+const Path kModel = Path(SLUICE_SOURCE_DIR) / "models/tiny-agent";
+/// Of the controls: the ops, two chunks and the short prompts show each fault.
+constexpr int64_t kShortIds = 65;
+
+const LoadedModel& model() {
+  static const LoadedModel loaded = *load_model(kModel, LoadOptions());
+  return loaded;
+}
+
+Golden golden(int64_t num_ids_max) {
+  return *load_golden(kGolden, model().weights.config, num_ids_max);
+}
+
+/// Without the continuations, which take most of the time and show nothing that the prompts do not.
+Golden prompts_only(int64_t num_ids_max) {
+  Golden prompts = golden(num_ids_max);
+  for (GoldenCase& c : prompts.cases) c.greedy_ids.clear();
+  return prompts;
+}
+
+Backend best_backend() {
+  return *choose_backend("cpu", "");
+}
+
+VerifyReport verify(const ModelWeights& weights, const Backend& backend, const Golden& golden,
+                    bool identity = true) {
+  VerifyOptions options;
+  options.identity = identity;
+  options.num_cuts = 3;
+  options.num_identity_ids = 150;
+  return *verify_model(weights, backend, &golden, options);
+}
+
+TEST(Verify, TheGoldenIsOfTheEmbeddedModel) {
+  EXPECT_EQ(golden(kShortIds).checkpoint_hash, *checkpoint_hash(kModel));
+}
+
+TEST(Verify, BothFormsOfThePromptPass) {
+  for (const GdnForm form : {GdnForm::kStep, GdnForm::kChunk}) {
+    Backend backend = best_backend();
+    backend.prefill_form = form;
+    const VerifyReport report = verify(model().weights, backend, golden(kShortIds));
+    EXPECT_TRUE(report.passed()) << report_table(report);
+  }
+}
+
+/// With the oracle's own bf16 weights nothing is left but the order of sums, so its rounding of the weights is no excuse.
+TEST(Verify, Bf16WeightsPassWithoutTheRoundingOfWeightsAsAnExcuse) {
+  EditedModel edited(model().weights, best_backend());
+  edited.for_each_linear([&](WeightView& w) { w = edited.as_bf16(w); });
+  Golden strict = prompts_only(129);
+  for (GoldenCase& c : strict.cases) {
+    c.dither.reset();
+    for (GoldenState& state : c.states) state.dither_noise = 0.0;
+  }
+  const VerifyReport report = verify(edited.weights, edited.backend(), strict, false);
+  EXPECT_TRUE(report.passed()) << report_table(report);
+}
+
+TEST(Verify, EveryFaultIsRejected) {
+  const Golden short_golden = prompts_only(kShortIds);
+  for (const Fault& fault : testing::faults()) {
+    EditedModel edited(model().weights, best_backend());
+    fault.apply(edited);
+    const VerifyReport report =
+        verify(edited.weights, edited.backend(), short_golden, fault.breaks_identity);
+    const Check* worst = report.worst_failure();
+    EXPECT_NE(worst, nullptr) << fault.name;
+    if (worst == nullptr) continue;
+    std::printf("%-44s %2d checks failed; worst: %s %s, %.4g against %.4g\n",
+                std::string(fault.name).c_str(), report.num_failed(), worst->name.c_str(),
+                worst->subject.c_str(), worst->value, worst->limit);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
