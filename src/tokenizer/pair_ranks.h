@@ -29,7 +29,9 @@ class PairRanks {
   /// kNone when the pair does not merge.
   uint32_t find(int32_t left, int32_t right) const {
     const uint64_t pair = pair_bits(left, right);
-    for (size_t slot = first_slot(pair);; slot = (slot + 1) & (slots_.size() - 1)) {
+    const uint64_t hash = hash_of(pair);
+    if (!may_hold(hash)) return kNone;
+    for (size_t slot = first_slot(hash);; slot = (slot + 1) & (slots_.size() - 1)) {
       const uint64_t found = slots_[slot];
       if ((found & ~uint64_t{kNone}) == pair) return static_cast<uint32_t>(found & kNone);
       if (found == kEmpty) return kNone;
@@ -42,11 +44,16 @@ class PairRanks {
   static uint64_t pair_bits(int32_t left, int32_t right) {
     return static_cast<uint64_t>(left) << 43 | static_cast<uint64_t>(right) << 22;
   }
-  size_t first_slot(uint64_t pair) const {
-    pair ^= pair >> 31;
-    return static_cast<size_t>((pair * 0x9E3779B97F4A7C15) >> shift_);
+  static uint64_t hash_of(uint64_t pair) { return (pair ^ pair >> 31) * 0x9E3779B97F4A7C15; }
+  size_t first_slot(uint64_t hash) const { return static_cast<size_t>(hash >> shift_); }
+  bool may_hold(uint64_t hash) const {
+    const uint64_t bit = hash >> filter_shift_;
+    return (filter_[bit / 64] >> (bit % 64) & 1) != 0;
   }
 
+  // Most pairs that are asked for do not merge: one bit in eight is set, and all of them stay in the second cache.
+  std::vector<uint64_t> filter_;
+  int filter_shift_ = 0;
   HugeVector<uint64_t> slots_;  // open addressing, at most half full
   int shift_ = 0;
 };
