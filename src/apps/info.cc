@@ -7,6 +7,7 @@
 #include "apps/model_flags.h"
 #include "apps/synth.h"
 #include "apps/tools/text.h"
+#include "engine/text_side.h"
 #include "model/checkpoint.h"
 #include "model/family.h"
 #include "model/report.h"
@@ -36,6 +37,21 @@ Status show_size(const InfoOptions& options) {
   return Status();
 }
 
+/// What speaks for the model: without it only `run --ids` works.
+std::string describe_text_side(const Path& dir, const ModelConfig& config) {
+  const Result<Tokenizer> tokenizer = load_model_tokenizer(dir, config);
+  std::string text = tokenizer.ok() ? fmt::format("tokenizer   {} ids\n", tokenizer->num_defined())
+                                    : fmt::format("tokenizer   none: {}\n",
+                                                  printable_line(tokenizer.status().message()));
+  const Result<std::string> template_text = read_template_text(dir);
+  const Result<const chat::ChatTemplate*> known =
+      template_text.ok() ? chat::find_template(*template_text) : template_text.status();
+  text += known.ok()
+              ? fmt::format("template    {}\n", (*known)->name)
+              : fmt::format("template    none: {}\n", printable_line(known.status().message()));
+  return text;
+}
+
 Status show_checkpoint(const InfoOptions& options) {
   ModelFlags flags;
   flags.model_dir = options.model_dir;
@@ -45,6 +61,7 @@ Status show_checkpoint(const InfoOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model(dir, load_options));
   print(fmt::format("model       {}\n", printable_line(dir.string())));
   print(describe_config(model.weights.config, model.generation, model.stop_token_ids));
+  print(describe_text_side(dir, model.weights.config));
   print(describe_tensors(model.weights.config, model.tensors));
   print(describe_budget(model.weights.config, model.tensors, options.bandwidth_gbs));
   for (const std::string& note : model.diagnostics.notes) {

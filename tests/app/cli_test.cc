@@ -229,6 +229,19 @@ TEST(Cli, TokenizeGoesThereAndBack) {
   EXPECT_NE(sluice("tokenize --ignore-added '<|im_end|>'").out.find(' '), std::string::npos);
 }
 
+TEST(Cli, InfoTellsWhetherTheModelCanTalk) {
+  const std::string whole = sluice("info").out;
+  EXPECT_NE(whole.find("tokenizer   2420 ids\n"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("template    tiny-agent\n"), std::string::npos) << whole;
+  CheckpointCopy copy;
+  copy.remove("tokenizer.json");
+  copy.replace("chat_template.jinja", "{{ messages }}");
+  const Outcome mute = sluice("info " + copy.dir());
+  EXPECT_EQ(mute.exit_code, 0);
+  EXPECT_NE(mute.out.find("tokenizer   none: "), std::string::npos) << mute.out;
+  EXPECT_NE(mute.out.find("template    none: "), std::string::npos) << mute.out;
+}
+
 TEST(Cli, VerifyWithoutAGoldenChecksWhatNeedsNoOracle) {
   const TempTree tree;
   const std::string dir = tree.path("m").string();
