@@ -38,7 +38,7 @@ template <typename T>
 void write_record(const T* data, size_t count) {
   const auto size = static_cast<uint32_t>(count);
   std::fwrite(&size, sizeof size, 1, stdout);
-  std::fwrite(data, sizeof(T), count, stdout);
+  if (count > 0) std::fwrite(data, sizeof(T), count, stdout);
 }
 
 // Calls handle(bytes) for each record whose length counts units of `unit` bytes; false when the input ends early.
