@@ -7,17 +7,36 @@
 
 namespace sluice {
 
+namespace {
+
+void unmap(std::byte* data, size_t num_bytes) {
+  ::munmap(data, num_bytes);
+}
+
+}  // namespace
+
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      release_(other.release_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(release_, other.release_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ != nullptr) release_(data_, size_);
+}
+
+Buffer Buffer::adopt(std::byte* data, size_t num_bytes, Release release) {
+  Buffer buffer;
+  buffer.data_ = data;
+  buffer.size_ = num_bytes;
+  buffer.release_ = release;
+  return buffer;
 }
 
 Result<Buffer> Buffer::create(size_t num_bytes, std::string_view what) {
@@ -30,9 +49,7 @@ Result<Buffer> Buffer::create(size_t num_bytes, std::string_view what) {
   }
   // Large pages spare the TLB where the kernel grants them; a refusal changes nothing.
   ::madvise(data, num_bytes, MADV_HUGEPAGE);
-  buffer.data_ = static_cast<std::byte*>(data);
-  buffer.size_ = num_bytes;
-  return buffer;
+  return adopt(static_cast<std::byte*>(data), num_bytes, unmap);
 }
 
 Result<Arena> Arena::create(size_t num_bytes, std::string_view what) {

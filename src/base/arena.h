@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-/// Page-aligned memory straight from the kernel; pages that are never touched cost nothing.
+/// Memory with one owner. What create() gives is page-aligned and straight from the kernel; pages that
+/// are never touched cost nothing.
 class Buffer {
  public:
   Buffer() = default;
@@ -21,6 +22,9 @@ class Buffer {
 
   /// Zero-filled. Fails with kResourceExhausted, naming `what` and the size.
   static Result<Buffer> create(size_t num_bytes, std::string_view what);
+  /// Memory from elsewhere, a device's for example; `release` gives it back.
+  using Release = void (*)(std::byte* data, size_t num_bytes);
+  static Buffer adopt(std::byte* data, size_t num_bytes, Release release);
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
@@ -28,6 +32,7 @@ class Buffer {
  private:
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  Release release_ = nullptr;
 };
 
 class Arena {
@@ -44,6 +49,8 @@ class Arena {
     return reinterpret_cast<T*>(take_bytes(static_cast<size_t>(count) * sizeof(T)));
   }
   void reset() { used_ = 0; }
+  /// What was taken stays where it is; the arena is empty afterwards.
+  Buffer release() { return std::move(buffer_); }
   size_t used() const { return used_; }
   size_t peak() const { return peak_; }
   size_t capacity() const { return buffer_.size(); }

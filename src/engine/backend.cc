@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "ops/cuda/cuda_ops.h"
+
 namespace sluice {
 namespace {
 
@@ -21,10 +23,12 @@ Result<CpuIsa> find_isa(std::string_view name) {
 
 Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
   if (device == "cuda") {
-    return unsupported("--device cuda: this build has no CUDA backend; use --device cpu");
+    Backend cuda;
+    SLUICE_ASSIGN_OR_RETURN(cuda.ops, cuda_ops());
+    return cuda;
   }
   if (device != "auto" && device != "cpu") {
-    return invalid_argument("device '{}' is not known; expected auto or cpu", device);
+    return invalid_argument("device '{}' is not known; expected auto, cpu or cuda", device);
   }
   Backend backend;
   if (isa == "ref") {

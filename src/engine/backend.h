@@ -14,7 +14,7 @@ struct Backend {
   GdnForm prefill_form = GdnForm::kStep;
 };
 
-/// `device` auto | cpu; `isa` empty (the best this machine has), an instruction set's name, or ref.
+/// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref.
 Result<Backend> choose_backend(std::string_view device, std::string_view isa);
 
 }  // namespace sluice

@@ -90,7 +90,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   load_options.num_threads = options.num_threads;
   SLUICE_ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model_dir, load_options));
   auto impl = std::make_unique<Impl>(options, std::move(model), backend);
-  const ModelWeights& weights = impl->model.weights;
+  SLUICE_ASSIGN_OR_RETURN(impl->weights,
+                          PlacedWeights::create(impl->model.weights, *backend.ops->memory));
+  const ModelWeights& weights = impl->weights.weights();
   SLUICE_ASSIGN_OR_RETURN(impl->context_max, choose_context(options, weights.config));
   if (!options.ids_only) {
     SLUICE_ASSIGN_OR_RETURN(impl->tokenizer,
@@ -103,7 +105,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
     impl->chat_template = *chat_template;
   }
   SLUICE_ASSIGN_OR_RETURN(
-      impl->state, StatePool::create(weights.config, state_limits(options, impl->context_max)));
+      impl->state, StatePool::create(weights.config, state_limits(options, impl->context_max),
+                                     *backend.ops->memory));
   SLUICE_ASSIGN_OR_RETURN(impl->forward,
                           Forward::create(weights, *backend.ops, impl->pool,
                                           forward_limits(options, impl->context_max)));

@@ -8,6 +8,7 @@
 #include "decode/sampler.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
+#include "engine/placed_weights.h"
 #include "forward/forward.h"
 #include "model/checkpoint.h"
 #include "state/state_pool.h"
@@ -24,6 +25,7 @@ struct Engine::Impl {
   EngineOptions options;
   LoadedModel model;
   Backend backend;
+  PlacedWeights weights;
   ThreadPool pool;
   int64_t context_max = 0;
   std::optional<Tokenizer> tokenizer;

@@ -26,12 +26,6 @@ void for_each_row_buffer(Activations& act, const ModelConfig& c, Fn&& fn) {
   fn(act.mtp_input, 2 * c.hidden_size);
 }
 
-template <typename Fn>
-void for_each_logit_buffer(Activations& act, const ModelConfig& c, Fn&& fn) {
-  fn(act.logit_input, c.hidden_size);
-  fn(act.logits, c.vocab_size);
-}
-
 template <typename T>
 size_t bytes_of(const MatView<T>&, int64_t rows, int64_t width) {
   return static_cast<size_t>(rows * width) * sizeof(T) + Arena::kAlignment;
@@ -39,29 +33,36 @@ size_t bytes_of(const MatView<T>&, int64_t rows, int64_t width) {
 
 }  // namespace
 
-Result<Arena> Activations::create_arena(const ModelConfig& config, int64_t num_rows_max,
-                                        int64_t num_logit_rows_max) {
+Result<Activations::Buffers> Activations::create_buffers(const ModelConfig& config,
+                                                         int64_t num_rows_max,
+                                                         int64_t num_logit_rows_max,
+                                                         const MemoryTable& memory) {
   Activations act;
-  size_t bytes = 0;
+  size_t bytes = bytes_of(act.logit_input, num_logit_rows_max, config.hidden_size);
   for_each_row_buffer(act, config, [&](auto& view, int64_t width) {
     bytes += bytes_of(view, num_rows_max, width);
   });
-  for_each_logit_buffer(act, config, [&](auto& view, int64_t width) {
-    bytes += bytes_of(view, num_logit_rows_max, width);
-  });
-  return Arena::create(bytes, "activations");
+  Buffers buffers;
+  SLUICE_ASSIGN_OR_RETURN(Buffer rows, memory.allocate(bytes, "activations", MemoryKind::kPrivate));
+  SLUICE_ASSIGN_OR_RETURN(
+      Buffer logits, memory.allocate(bytes_of(act.logits, num_logit_rows_max, config.vocab_size),
+                                     "logits", MemoryKind::kShared));
+  buffers.rows = Arena(std::move(rows));
+  buffers.logits = Arena(std::move(logits));
+  return buffers;
 }
 
-Activations Activations::take(Arena* arena, const ModelConfig& config, int64_t num_rows_max,
+Activations Activations::take(Buffers* buffers, const ModelConfig& config, int64_t num_rows_max,
                               int64_t num_logit_rows_max) {
   Activations act;
-  const auto taker = [arena](int64_t rows) {
-    return [arena, rows]<typename T>(MatView<T>& view, int64_t width) {
-      view = MatView<T>(arena->take<T>(rows * width), rows, width);
-    };
+  const auto take_view = []<typename T>(Arena* arena, int64_t rows, int64_t width, MatView<T>* to) {
+    *to = MatView<T>(arena->take<T>(rows * width), rows, width);
   };
-  for_each_row_buffer(act, config, taker(num_rows_max));
-  for_each_logit_buffer(act, config, taker(num_logit_rows_max));
+  for_each_row_buffer(act, config, [&](auto& view, int64_t width) {
+    take_view(&buffers->rows, num_rows_max, width, &view);
+  });
+  take_view(&buffers->rows, num_logit_rows_max, config.hidden_size, &act.logit_input);
+  take_view(&buffers->logits, num_logit_rows_max, config.vocab_size, &act.logits);
   return act;
 }
 

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/view.h"
 #include "model/config.h"
+#include "ops/memory.h"
 
 namespace sluice {
 
@@ -26,9 +27,13 @@ struct Activations {
   MatView<bf16> logit_input;
   MatView<bf16> logits;
 
-  static Result<Arena> create_arena(const ModelConfig& config, int64_t num_rows_max,
-                                    int64_t num_logit_rows_max);
-  static Activations take(Arena* arena, const ModelConfig& config, int64_t num_rows_max,
+  struct Buffers {
+    Arena rows;    // the backend's own
+    Arena logits;  // shared: the host draws from them
+  };
+  static Result<Buffers> create_buffers(const ModelConfig& config, int64_t num_rows_max,
+                                        int64_t num_logit_rows_max, const MemoryTable& memory);
+  static Activations take(Buffers* buffers, const ModelConfig& config, int64_t num_rows_max,
                           int64_t num_logit_rows_max);
   /// The same buffers, each cut to its first `num_rows` rows (logit buffers are left alone).
   Activations first_rows(int64_t num_rows) const;

@@ -17,10 +17,6 @@ void check_runs(std::span<const RowRun> runs, int64_t num_rows, int64_t context_
   SLUICE_CHECK_EQ(next, num_rows);
 }
 
-void copy_rows(MatView<const bf16> from, const MatView<bf16>& to) {
-  for (int64_t i = 0; i < from.num_rows; ++i) std::copy_n(from.row(i), from.num_cols, to.row(i));
-}
-
 }  // namespace
 
 OpDims op_dims(const ModelConfig& c, const ForwardLimits& limits, int num_threads) {
@@ -45,14 +41,17 @@ Result<Forward> Forward::create(const ModelWeights& weights, const OpTable& ops,
   forward.ops_ = &ops;
   forward.pool_ = &pool;
   forward.limits_ = limits;
-  SLUICE_ASSIGN_OR_RETURN(forward.rope_, RopeTable::create(weights.config, limits.context_max));
+  SLUICE_ASSIGN_OR_RETURN(forward.rope_,
+                          RopeTable::create(weights.config, limits.context_max, *ops.memory));
+  SLUICE_ASSIGN_OR_RETURN(forward.buffers_,
+                          Activations::create_buffers(weights.config, limits.num_rows_max,
+                                                      limits.num_logit_rows_max, *ops.memory));
+  forward.activations_ = Activations::take(&forward.buffers_, weights.config, limits.num_rows_max,
+                                           limits.num_logit_rows_max);
   SLUICE_ASSIGN_OR_RETURN(
-      forward.activations_arena_,
-      Activations::create_arena(weights.config, limits.num_rows_max, limits.num_logit_rows_max));
-  forward.activations_ = Activations::take(&forward.activations_arena_, weights.config,
-                                           limits.num_rows_max, limits.num_logit_rows_max);
-  SLUICE_ASSIGN_OR_RETURN(forward.scratch_,
-                          Arena::create(ops.scratch_bytes(dims), "backend scratch"));
+      Buffer scratch,
+      ops.memory->allocate(ops.scratch_bytes(dims), "backend scratch", MemoryKind::kPrivate));
+  forward.scratch_ = Arena(std::move(scratch));
   return forward;
 }
 
@@ -61,13 +60,13 @@ LayerContext Forward::layer_context(std::span<const RowRun> runs, GdnForm form, 
   return {weights_->config, *ops_, op_context, rope_, state, runs, form};
 }
 
-void Forward::embed(std::span<const int32_t> ids, const MatView<bf16>& out,
-                    OpContext& op_context) const {
-  for (const int32_t id : ids) {
+void Forward::begin_step(const StepRows& rows, OpContext& op_context) {
+  for (const int32_t id : rows.token_ids) {
     SLUICE_CHECK_GE(id, 0);
     SLUICE_CHECK_LT(id, weights_->config.vocab_size);
   }
-  ops_->embed({weights_->embed_tokens, ids, out}, op_context);
+  scratch_.reset();
+  ops_->begin_step(rows, op_context);
 }
 
 StepOutput Forward::head(VectorView norm, std::span<const int32_t> logit_rows,
@@ -80,12 +79,14 @@ StepOutput Forward::head(VectorView norm, std::span<const int32_t> logit_rows,
   for (int64_t i = 0; i < num_logit_rows; ++i) {
     const int32_t row = logit_rows[static_cast<size_t>(i)];
     SLUICE_CHECK_LT(row, act.hidden.num_rows);
-    copy_rows(act.hidden.rows(row, 1), input.rows(i, 1));
+    ops_->memory->copy(input.row(i), act.hidden.row(row),
+                       static_cast<size_t>(act.hidden.num_cols) * sizeof(bf16));
   }
   if (num_logit_rows > 0) {
     const Projection lm_head = {weights_->lm_head, logits};
     ops_->linear({input, {&lm_head, 1}}, op_context);
   }
+  ops_->end_step(op_context);
   return {act.hidden, logits};
 }
 
@@ -94,9 +95,13 @@ StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
   SLUICE_CHECK_GT(num_rows, 0);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
   check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context = {pool_, &scratch_, tap_};
+  OpContext op_context;
+  op_context.pool = pool_;
+  op_context.scratch = &scratch_;
+  op_context.tap = tap_;
   const Activations act = activations_.first_rows(num_rows);
-  embed(input.token_ids, act.x, op_context);
+  begin_step({input.token_ids, input.runs}, op_context);
+  ops_->embed({weights_->embed_tokens, input.token_ids, act.x}, op_context);
   const LayerContext context = layer_context(input.runs, input.gdn_form, state, op_context);
   int64_t num_gdn = 0;
   int64_t num_attention = 0;
@@ -114,15 +119,19 @@ StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
   SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), num_rows);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
   check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context = {pool_, &scratch_, tap_};
+  OpContext op_context;
+  op_context.pool = pool_;
+  op_context.scratch = &scratch_;
+  op_context.tap = tap_;
   const Activations act = activations_.first_rows(num_rows);
   const int64_t hidden_size = weights_->config.hidden_size;
   const float eps = weights_->config.rms_norm_eps;
+  begin_step({input.next_token_ids, input.runs}, op_context);
   // The hidden half first: `input.hidden` may be act.hidden of the step before, which nothing here overwrites earlier.
   ops_->rms_norm(
       {input.hidden, mtp.pre_fc_norm_hidden, eps, act.mtp_input.cols(hidden_size, hidden_size)},
       op_context);
-  embed(input.next_token_ids, act.x, op_context);
+  ops_->embed({weights_->embed_tokens, input.next_token_ids, act.x}, op_context);
   ops_->rms_norm({act.x, mtp.pre_fc_norm_embedding, eps, act.mtp_input.cols(0, hidden_size)},
                  op_context);
   const Projection fc = {mtp.fc, act.x};

@@ -36,8 +36,9 @@ struct MtpInput {
 
 /// Valid until the next step.
 struct StepOutput {
-  MatView<const bf16> hidden;  // [num_rows, hidden_size] after the final norm
-  MatView<const bf16> logits;  // [logit_rows, vocab_size]
+  MatView<const bf16>
+      hidden;  // [num_rows, hidden_size] after the final norm; in the backend's memory
+  MatView<const bf16> logits;  // [logit_rows, vocab_size]; the host may read them
 };
 
 class Forward {
@@ -61,7 +62,7 @@ class Forward {
   Forward() = default;
   LayerContext layer_context(std::span<const RowRun> runs, GdnForm form, StatePool& state,
                              OpContext& op_context) const;
-  void embed(std::span<const int32_t> ids, const MatView<bf16>& out, OpContext& op_context) const;
+  void begin_step(const StepRows& rows, OpContext& op_context);
   StepOutput head(VectorView norm, std::span<const int32_t> logit_rows, const Activations& act,
                   OpContext& op_context) const;
 
@@ -71,7 +72,7 @@ class Forward {
   OpTap* tap_ = nullptr;
   ForwardLimits limits_;
   RopeTable rope_;
-  Arena activations_arena_;
+  Activations::Buffers buffers_;
   Arena scratch_;
   Activations activations_;
 };

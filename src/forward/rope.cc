@@ -7,19 +7,22 @@
 
 namespace sluice {
 
-Result<RopeTable> RopeTable::create(const ModelConfig& config, int64_t context_max) {
+Result<RopeTable> RopeTable::create(const ModelConfig& config, int64_t context_max,
+                                    const MemoryTable& memory) {
   RopeTable table;
   table.context_max_ = context_max;
   table.num_freqs_ = config.rotary_dim / 2;
   const auto count = static_cast<size_t>(2 * context_max * table.num_freqs_);
-  SLUICE_ASSIGN_OR_RETURN(table.buffer_, Buffer::create(count * sizeof(float), "RoPE table"));
+  SLUICE_ASSIGN_OR_RETURN(
+      table.buffer_, memory.allocate(count * sizeof(float), "RoPE table", MemoryKind::kPrivate));
   std::vector<float> inv_freq(static_cast<size_t>(table.num_freqs_));
   for (int64_t i = 0; i < table.num_freqs_; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.rotary_dim);
     inv_freq[static_cast<size_t>(i)] =
         1.0f / static_cast<float>(std::pow(config.rope_theta, static_cast<double>(exponent)));
   }
-  auto* cos = reinterpret_cast<float*>(table.buffer_.data());
+  std::vector<float> values(count);
+  float* cos = values.data();
   float* sin = cos + context_max * table.num_freqs_;
   for (int64_t position = 0; position < context_max; ++position) {
     for (const float freq : inv_freq) {
@@ -28,6 +31,7 @@ Result<RopeTable> RopeTable::create(const ModelConfig& config, int64_t context_m
       *sin++ = rb(static_cast<float>(std::sin(angle)));
     }
   }
+  memory.upload(table.buffer_.data(), values.data(), count * sizeof(float));
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/view.h"
 #include "model/config.h"
+#include "ops/memory.h"
 
 namespace sluice {
 
@@ -13,7 +14,8 @@ namespace sluice {
 /// at position 262,143 one fp32 ulp of inv_freq[1] is about 0.01 rad (model-spec 3.4).
 class RopeTable {
  public:
-  static Result<RopeTable> create(const ModelConfig& config, int64_t context_max);
+  static Result<RopeTable> create(const ModelConfig& config, int64_t context_max,
+                                  const MemoryTable& memory = host_memory());
 
   MatView<const float> cos() const { return view(0); }
   MatView<const float> sin() const { return view(1); }

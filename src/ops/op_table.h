@@ -9,6 +9,7 @@
 #include "ops/embed.h"
 #include "ops/gdn.h"
 #include "ops/linear.h"
+#include "ops/memory.h"
 #include "ops/norm.h"
 #include "ops/op_context.h"
 
@@ -29,11 +30,18 @@ struct OpDims {
 
 struct OpTable {
   std::string_view name;
+  /// Holds whatever the ops' arguments point to.
+  const MemoryTable* memory;
 
   /// kUnsupported, naming the shape, when this backend has no kernel for it.
   Status (*check_shape)(const OpDims& dims);
   /// Upper bound of what any op below takes from OpContext::scratch.
   size_t (*scratch_bytes)(const OpDims& dims);
+
+  /// Before a step's ops: what the host knows of its rows, for backends that need it elsewhere.
+  void (*begin_step)(const StepRows&, OpContext&);
+  /// Behind a step's ops: shared memory holds their results when it returns.
+  void (*end_step)(OpContext&);
 
   void (*embed)(const EmbedArgs&, OpContext&);
   void (*rms_norm)(const RmsNormArgs&, OpContext&);
@@ -48,6 +56,10 @@ struct OpTable {
   void (*attn_prepare)(const AttnPrepareArgs&, OpContext&);
   void (*attention)(const AttentionArgs&, OpContext&);
 };
+
+/// begin_step and end_step of backends that run on the host: rows are read from the ops' arguments.
+void host_begin_step(const StepRows&, OpContext&);
+void host_end_step(OpContext&);
 
 /// Scalar, slow, obvious; the arbiter of the others.
 const OpTable& ref_ops();

@@ -34,6 +34,14 @@ struct RowRun {
   const int32_t* page_table = nullptr;
 };
 
+/// What changes from step to step.
+struct StepRows {
+  /// One id a row.
+  std::span<const int32_t> token_ids;
+  /// Cover the rows in order.
+  std::span<const RowRun> runs;
+};
+
 /// One attention layer's keys and values inside the page pool.
 /// Page p holds k at data + p * page_stride, as [num_kv_heads, kKvPageTokens, head_dim], and v
 /// right behind it, alike.

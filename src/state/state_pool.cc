@@ -1,7 +1,5 @@
 #include "state/state_pool.h"
 
-#include <cstring>
-
 namespace sluice {
 namespace {
 
@@ -44,24 +42,27 @@ StateBytes state_bytes(const ModelConfig& config) {
   return bytes;
 }
 
-Result<StatePool> StatePool::create(const ModelConfig& config, const StateLimits& limits) {
+Result<StatePool> StatePool::create(const ModelConfig& config, const StateLimits& limits,
+                                    const MemoryTable& memory) {
   SLUICE_CHECK_GT(limits.num_slots, 0);
   SLUICE_CHECK_GT(limits.num_pages, 0);
   StatePool pool;
   pool.config_ = config;
   pool.limits_ = limits;
+  pool.memory_ = &memory;
   pool.gdn_ = gdn_shape(config);
   pool.num_gdn_layers_ = config.num_linear_attention_layers();
   pool.num_kv_layers_ = num_kv_layers(config);
   const StateBytes bytes = state_bytes(config);
-  const auto total = [](int64_t each, int32_t count) { return static_cast<size_t>(each * count); };
+  const auto take = [&](int64_t each, int32_t count, std::string_view what) {
+    return memory.allocate(static_cast<size_t>(each) * static_cast<size_t>(count), what,
+                           MemoryKind::kPrivate);
+  };
   SLUICE_ASSIGN_OR_RETURN(
-      pool.recurrent_,
-      Buffer::create(total(bytes.recurrent_per_slot, limits.num_slots), "recurrent state slots"));
-  SLUICE_ASSIGN_OR_RETURN(
-      pool.conv_, Buffer::create(total(bytes.conv_per_slot, limits.num_slots), "conv state slots"));
-  SLUICE_ASSIGN_OR_RETURN(pool.pages_,
-                          Buffer::create(total(bytes.page, limits.num_pages), "KV pages"));
+      pool.recurrent_, take(bytes.recurrent_per_slot, limits.num_slots, "recurrent state slots"));
+  SLUICE_ASSIGN_OR_RETURN(pool.conv_,
+                          take(bytes.conv_per_slot, limits.num_slots, "conv state slots"));
+  SLUICE_ASSIGN_OR_RETURN(pool.pages_, take(bytes.page, limits.num_pages, "KV pages"));
   pool.free_slots_ = full_free_list(limits.num_slots);
   pool.free_pages_ = full_free_list(limits.num_pages);
   return pool;
@@ -177,17 +178,15 @@ KvLayerView StatePool::kv_layer(int64_t attention_layer_idx) const {
 void StatePool::clear_slot(int32_t slot) {
   // The conv ring needs no clearing: positions before 0 are never read.
   const auto bytes = static_cast<size_t>(state_bytes(config_).recurrent_per_slot);
-  std::memset(recurrent_.data() + static_cast<size_t>(slot) * bytes, 0, bytes);
+  memory_->clear(recurrent_.data() + static_cast<size_t>(slot) * bytes, bytes);
 }
 
 void StatePool::copy_slot(int32_t from, int32_t to) {
   const StateBytes bytes = state_bytes(config_);
-  const auto copy = [from, to](std::byte* base, int64_t stride) {
+  const auto copy = [this, from, to](std::byte* base, int64_t stride) {
     const auto size = static_cast<size_t>(stride);
-    if (size > 0) {
-      std::memcpy(base + static_cast<size_t>(to) * size, base + static_cast<size_t>(from) * size,
+    memory_->copy(base + static_cast<size_t>(to) * size, base + static_cast<size_t>(from) * size,
                   size);
-    }
   };
   copy(recurrent_.data(), bytes.recurrent_per_slot);
   copy(conv_.data(), bytes.conv_per_slot);

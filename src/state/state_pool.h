@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "ops/gdn.h"
+#include "ops/memory.h"
 #include "ops/row_run.h"
 
 namespace sluice {
@@ -50,7 +51,8 @@ struct Sequence {
 class StatePool {
  public:
   /// kResourceExhausted with sizes when the memory is not to be had.
-  static Result<StatePool> create(const ModelConfig& config, const StateLimits& limits);
+  static Result<StatePool> create(const ModelConfig& config, const StateLimits& limits,
+                                  const MemoryTable& memory = host_memory());
 
   /// An empty sequence at position 0 with zero state. kResourceExhausted when no slots are free.
   Result<Sequence> open();
@@ -78,6 +80,8 @@ class StatePool {
   int64_t num_free_slots() const { return static_cast<int64_t>(free_slots_.size()); }
   int64_t num_free_pages() const { return static_cast<int64_t>(free_pages_.size()); }
   const StateLimits& limits() const { return limits_; }
+  /// Where slots and pages live.
+  const MemoryTable& memory() const { return *memory_; }
 
   /// Every slot and page is either free or owned by exactly one of `open`; tables fit. Stops the process when not.
   void check_integrity(std::span<const Sequence* const> open) const;
@@ -89,6 +93,7 @@ class StatePool {
 
   ModelConfig config_;
   StateLimits limits_;
+  const MemoryTable* memory_ = nullptr;
   GdnShape gdn_;
   int64_t num_gdn_layers_ = 0;
   int64_t num_kv_layers_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/placed_weights.h"
 #include "verify/op_places.h"
 
 namespace sluice {
@@ -37,7 +38,7 @@ class RecordingTap final : public PlaceTap {
 
  private:
   void see(size_t, const OpPlace&, size_t, const OpOutput& value) override {
-    values.push_back(copy_values(value));
+    values.push_back(copy_values(*inner().memory, value));
   }
 };
 
@@ -52,11 +53,11 @@ class ComparingTap final : public PlaceTap {
   void see(size_t place_idx, const OpPlace& place, size_t output, const OpOutput& value) override {
     const OpValues& wanted = wanted_.at(next_++);
     if (place_idx >= first_place_ && !result.departure) compare(place, output, value, wanted);
-    overwrite(value, wanted.values);
+    overwrite(*inner().memory, value, wanted.values);
   }
 
   void compare(const OpPlace& place, size_t output, const OpOutput& value, const OpValues& wanted) {
-    const OpValues ours = copy_values(value);
+    const OpValues ours = copy_values(*inner().memory, value);
     const UlpDifference d = ulp_difference(ours, wanted.values);
     ++result.num_compared;
     if (d.max > result.largest) {
@@ -95,13 +96,16 @@ Result<size_t> first_place(const std::vector<OpPlace>& places, const ModelConfig
                           options.layer, fmt::join(known, ", "));
 }
 
-Status run_tapped(const ModelWeights& weights, const Backend& backend, const OpTable& tapped,
+Status run_tapped(const ModelWeights& host_weights, const Backend& backend, const OpTable& tapped,
                   std::span<const int32_t> ids, int num_threads, OpTap* tap) {
   RunnerLimits limits;
   limits.num_threads = num_threads;
   limits.context_max = static_cast<int64_t>(ids.size());
-  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> runner,
-                          ModelRunner::create(weights, {&tapped, backend.prefill_form}, limits));
+  SLUICE_ASSIGN_OR_RETURN(const PlacedWeights placed,
+                          PlacedWeights::create(host_weights, *backend.ops->memory));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ModelRunner> runner,
+      ModelRunner::create(placed.weights(), {&tapped, backend.prefill_form}, limits));
   runner->forward().set_tap(tap);
   Sequence sequence = runner->open();
   runner->prompt(ids, &sequence, [](int64_t, const StepOutput&) {});

@@ -15,8 +15,8 @@ struct Fingerprint {
   };
   std::vector<Part> parts;
 
-  /// Hash of every row's logits and hidden vector.
-  void add_rows(std::string name, const StepOutput& output);
+  /// Hash of every row's logits and hidden vector; the latter lie in `memory`.
+  void add_rows(const MemoryTable& memory, std::string name, const StepOutput& output);
   /// Recurrent state, the conv inputs that a later row reads, keys and values of every layer.
   void add_state(ModelRunner& runner, const Sequence& sequence);
 };

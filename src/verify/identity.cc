@@ -68,7 +68,7 @@ class IdentityChecks {
     Fingerprint print;
     Sequence sequence = runner.open();
     runner.prompt(ids_, &sequence, [&](int64_t first, const StepOutput& output) {
-      print.add_rows(fmt::format("from {}", first), output);
+      print.add_rows(*backend_.ops->memory, fmt::format("from {}", first), output);
     });
     print.add_state(runner, sequence);
     runner.close(&sequence);
@@ -91,7 +91,7 @@ class IdentityChecks {
     Fingerprint print;
     // Rows of the last step before the last one are not part of the promise: it may hold any number of them.
     output.hidden = output.hidden.rows(output.hidden.num_rows - 1, 1);
-    print.add_rows("last", output);
+    print.add_rows(*backend_.ops->memory, "last", output);
     print.add_state(*runner_, sequence);
     runner_->close(&sequence);
     return print;
@@ -128,7 +128,7 @@ class IdentityChecks {
           runner_->rows(ids_.subspan(static_cast<size_t>(first), count), &sequence);
       for (int64_t i = 0; i < output.logits.num_rows; ++i) {
         const StepOutput row = {output.hidden.rows(i, 1), output.logits.rows(i, 1)};
-        logits.add_rows(fmt::format("position {}", first + i), row);
+        logits.add_rows(*backend_.ops->memory, fmt::format("position {}", first + i), row);
       }
     }
     logits.add_state(*runner_, sequence);
@@ -166,7 +166,7 @@ class IdentityChecks {
     for (size_t s = 0; s < kSessions; ++s) {
       Sequence sequence = runner->open();
       for (size_t i = 0; i < share; ++i) {
-        alone[s].add_rows(fmt::format("position {}", i),
+        alone[s].add_rows(*backend_.ops->memory, fmt::format("position {}", i),
                           runner->rows(ids_.subspan(s * share + i, 1), &sequence));
       }
       alone[s].add_state(*runner, sequence);
@@ -198,7 +198,7 @@ class IdentityChecks {
         runner.forward().forward_rows({ids, runs, GdnForm::kStep, rows}, runner.state());
     for (size_t s = 0; s < num_sessions; ++s) {
       const auto row = static_cast<int64_t>(s);
-      (*prints)[s].add_rows(fmt::format("position {}", i),
+      (*prints)[s].add_rows(*backend_.ops->memory, fmt::format("position {}", i),
                             {output.hidden.rows(row, 1), output.logits.rows(row, 1)});
       runner.state().advance(&(*sequences)[s], 1, false);
     }

@@ -21,7 +21,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const ModelWeights& wei
   state_limits.num_pages =
       static_cast<int32_t>(limits.num_sequences * pages_of(limits.context_max));
   state_limits.context_max = limits.context_max;
-  SLUICE_ASSIGN_OR_RETURN(StatePool state, StatePool::create(weights.config, state_limits));
+  SLUICE_ASSIGN_OR_RETURN(StatePool state,
+                          StatePool::create(weights.config, state_limits, *backend.ops->memory));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(weights, backend, limits, std::move(state)));
   SLUICE_ASSIGN_OR_RETURN(runner->forward_,
                           Forward::create(weights, *backend.ops, runner->pool_,

@@ -51,7 +51,7 @@ class ForcingTap : public OpTap {
   }
 
   void compare(const OpPlace& place, const std::string& name, const OpOutput& output) {
-    const OpValues ours = copy_values(output);
+    const OpValues ours = copy_values(*inner().memory, output);
     const GoldenOps::Tensor* tensor = fitting(name, ours);
     // The target's final norm and head follow layers that were not recorded: their inputs are ours.
     if (tensor == nullptr || place.prefix.empty()) return;
@@ -62,7 +62,7 @@ class ForcingTap : public OpTap {
         fmt::format("ulps rms; {:.1f} % equal, largest {:.2f} at [{}, {}]: {:.6g}, oracle {:.6g}",
                     100.0 * static_cast<double>(d.num_equal) / static_cast<double>(d.num_elements),
                     d.max, d.row, d.col, d.a, d.b)));
-    overwrite(output, tensor->values);
+    overwrite(*inner().memory, output, tensor->values);
   }
 
   /// A recorded layer starts from the oracle's residual stream, whatever came before it.
@@ -71,8 +71,8 @@ class ForcingTap : public OpTap {
     const bool ends_layer = output_name == "output" || output_name == "embed";
     if (!ends_layer || place.prefix.starts_with("mtp.")) return;
     const std::string name = fmt::format("layers.{}.input", place.layer + 1);
-    if (const GoldenOps::Tensor* tensor = fitting(name, copy_values(output))) {
-      overwrite(output, tensor->values);
+    if (const GoldenOps::Tensor* tensor = fitting(name, copy_values(*inner().memory, output))) {
+      overwrite(*inner().memory, output, tensor->values);
     }
   }
 
@@ -88,19 +88,26 @@ bool has_fp8(const ModelWeights& weights) {
 }
 
 /// The draft head on the oracle's hidden vectors.
-void run_drafts(ModelRunner& runner, const GoldenOps& golden, const Sequence& sequence,
-                ForcingTap* tap) {
+Status run_drafts(ModelRunner& runner, const GoldenOps& golden, const Sequence& sequence,
+                  ForcingTap* tap) {
   const GoldenOps::Tensor* norm = golden.find("norm");
   const auto num_rows = static_cast<int64_t>(golden.ids.size()) - 1;
   const int64_t width = runner.config().hidden_size;
-  if (norm == nullptr || num_rows < 1) return;
-  std::vector<bf16> hidden(static_cast<size_t>(num_rows * width));
-  std::transform(norm->values.begin(), norm->values.begin() + num_rows * width, hidden.begin(),
+  if (norm == nullptr || num_rows < 1) return Status();
+  std::vector<bf16> values(static_cast<size_t>(num_rows * width));
+  std::transform(norm->values.begin(), norm->values.begin() + num_rows * width, values.begin(),
                  to_bf16);
+  const size_t num_bytes = values.size() * sizeof(bf16);
+  SLUICE_ASSIGN_OR_RETURN(
+      const Buffer buffer,
+      runner.state().memory().allocate(num_bytes, "hidden vectors", MemoryKind::kPrivate));
+  runner.state().memory().upload(buffer.data(), values.data(), num_bytes);
+  const auto* hidden = reinterpret_cast<const bf16*>(buffer.data());
   tap->begin(mtp_places(runner.config()));
-  runner.drafts(MatView<const bf16>(hidden.data(), num_rows, width),
-                std::span(golden.ids).subspan(1), 0, sequence);
+  runner.drafts(MatView<const bf16>(hidden, num_rows, width), std::span(golden.ids).subspan(1), 0,
+                sequence);
   SLUICE_CHECK(tap->is_done());
+  return Status();
 }
 
 }  // namespace
@@ -124,7 +131,9 @@ Status check_ops(const ModelWeights& weights, const Backend& backend, const Gold
   tap.begin(forward_places(weights.config));
   runner->prompt(golden.ids, &sequence, [](int64_t, const StepOutput&) {});
   SLUICE_CHECK(tap.is_done());
-  if (runner->forward().has_mtp()) run_drafts(*runner, golden, sequence, &tap);
+  if (runner->forward().has_mtp()) {
+    SLUICE_RETURN_IF_ERROR(run_drafts(*runner, golden, sequence, &tap));
+  }
   runner->close(&sequence);
   return Status();
 }

@@ -31,16 +31,16 @@ int64_t place_of(float x, bool is_bf16) {
 
 }  // namespace
 
-OpValues copy_values(const OpOutput& output) {
+OpValues copy_values(const MemoryTable& memory, const OpOutput& output) {
   OpValues copy;
   copy.is_bf16 = output.values.data != nullptr;
-  const auto fill = [&copy](const auto& view, auto&& widen) {
+  const auto fill = [&](const auto& view, auto&& widen) {
     copy.num_rows = view.num_rows;
     copy.num_cols = view.num_cols;
     copy.values.reserve(static_cast<size_t>(view.num_rows * view.num_cols));
     for (int64_t i = 0; i < view.num_rows; ++i) {
-      std::transform(view.row(i), view.row(i) + view.num_cols, std::back_inserter(copy.values),
-                     widen);
+      const auto row = fetch(memory, view.row(i), view.num_cols);
+      std::transform(row.begin(), row.end(), std::back_inserter(copy.values), widen);
     }
   };
   if (copy.is_bf16) {
@@ -51,12 +51,14 @@ OpValues copy_values(const OpOutput& output) {
   return copy;
 }
 
-void overwrite(const OpOutput& output, std::span<const float> values) {
-  const auto fill = [values](const auto& view, auto&& narrow) {
+void overwrite(const MemoryTable& memory, const OpOutput& output, std::span<const float> values) {
+  const auto fill = [&memory, values](const auto& view, auto&& narrow) {
     SLUICE_CHECK_EQ(static_cast<int64_t>(values.size()), view.num_rows * view.num_cols);
     for (int64_t i = 0; i < view.num_rows; ++i) {
       const float* from = values.data() + i * view.num_cols;
-      std::transform(from, from + view.num_cols, view.row(i), narrow);
+      std::vector<decltype(narrow(0.0f))> row(static_cast<size_t>(view.num_cols));
+      std::transform(from, from + view.num_cols, row.begin(), narrow);
+      memory.upload(view.row(i), row.data(), row.size() * sizeof(row[0]));
     }
   };
   if (output.values.data != nullptr) {

@@ -14,9 +14,9 @@ struct OpValues {
   bool is_bf16 = true;
   std::vector<float> values;
 };
-OpValues copy_values(const OpOutput& output);
+OpValues copy_values(const MemoryTable& memory, const OpOutput& output);
 /// Pre: as many rows and columns as the output has (columns beyond a narrower output are not touched).
-void overwrite(const OpOutput& output, std::span<const float> values);
+void overwrite(const MemoryTable& memory, const OpOutput& output, std::span<const float> values);
 
 /// How far two copies of an output lie apart, in units in the last place of bf16 at an element's size or its row's
 /// root mean square, whichever is larger: small elements of a sum carry the sum's error, not their own.

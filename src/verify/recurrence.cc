@@ -50,15 +50,35 @@ class Trial {
     for (float& beta : beta_) beta = rb(0.05f + 0.94f * uniform(rng));
   }
 
-  GdnArgs args(const RowRun& run) {
-    const RecurrentLayerView state = {state_.data(), shape_.state_size()};
-    return {shape_,
-            {qkv_.data(), kRows, shape_.qkv_width()},
-            {g_.data(), kRows, shape_.num_v_heads},
-            {beta_.data(), kRows, shape_.num_v_heads},
-            {&run, 1},
-            state,
-            {o_.data(), kRows, shape_.value_width()}};
+  /// One call of `op` on all rows, in the backend's memory.
+  Status run(const OpTable& ops, GdnForm form, OpContext& context) {
+    const MemoryTable& memory = *ops.memory;
+    RowRun run;
+    run.num_rows = kRows;
+    run.slot = 0;
+    SLUICE_ASSIGN_OR_RETURN(Buffer buffer,
+                            memory.allocate(num_bytes(), "recurrence check", MemoryKind::kPrivate));
+    Arena arena(std::move(buffer));
+    const auto place = [&]<typename T>(const std::vector<T>& values) {
+      T* to = arena.take<T>(static_cast<int64_t>(values.size()));
+      memory.upload(to, values.data(), values.size() * sizeof(T));
+      return to;
+    };
+    float* state = place(state_);
+    bf16* o = place(o_);
+    const GdnArgs args = {shape_,
+                          {place(qkv_), kRows, shape_.qkv_width()},
+                          {place(g_), kRows, shape_.num_v_heads},
+                          {place(beta_), kRows, shape_.num_v_heads},
+                          {&run, 1},
+                          {state, shape_.state_size()},
+                          {o, kRows, shape_.value_width()}};
+    const std::vector<int32_t> ids(kRows);
+    ops.begin_step({ids, args.runs}, context);
+    (form == GdnForm::kStep ? ops.gdn_step : ops.gdn_chunk)(args, context);
+    state_ = fetch(memory, state, shape_.state_size());
+    o_ = fetch(memory, o, kRows * shape_.value_width());
+    return Status();
   }
 
   struct Errors {
@@ -81,6 +101,11 @@ class Trial {
       const float key = scenario.key_size * (scenario.parallel * common[channel] + rest * own);
       qkv_[i] = to_bf16(channel < keys ? key : own);
     }
+  }
+  size_t num_bytes() const {
+    constexpr size_t kArrays = 5;
+    return (state_.size() + g_.size() + beta_.size()) * sizeof(float) +
+           (o_.size() + qkv_.size()) * sizeof(bf16) + kArrays * Arena::kAlignment;
   }
   std::vector<double> unit(int64_t row, int64_t first) const;
   std::vector<double> advance(int64_t row, int64_t head, std::vector<double>* state) const;
@@ -171,21 +196,23 @@ std::vector<int64_t> heads_to_check(const GdnShape& shape) {
 
 }  // namespace
 
-void check_recurrence(const ModelConfig& config, const Backend& backend, int num_threads,
-                      VerifyReport* report) {
+Status check_recurrence(const ModelConfig& config, const Backend& backend, int num_threads,
+                        VerifyReport* report) {
   ThreadPool pool(num_threads);
   const OpDims dims = op_dims(config, {kRows, 1, kRows}, pool.num_threads());
   const GdnShape& shape = dims.gdn;
-  Arena scratch = *Arena::create(backend.ops->scratch_bytes(dims), "recurrence check");
-  OpContext context = {&pool, &scratch, nullptr};
-  RowRun run;
-  run.num_rows = kRows;
-  run.slot = 0;
+  SLUICE_ASSIGN_OR_RETURN(Buffer buffer,
+                          backend.ops->memory->allocate(backend.ops->scratch_bytes(dims),
+                                                        "recurrence check", MemoryKind::kPrivate));
+  Arena scratch(std::move(buffer));
   for (const GdnForm form : {GdnForm::kStep, GdnForm::kChunk}) {
     for (const Scenario& scenario : kScenarios) {
+      scratch.reset();
+      OpContext context;
+      context.pool = &pool;
+      context.scratch = &scratch;
       Trial trial(shape, scenario);
-      const GdnArgs args = trial.args(run);
-      (form == GdnForm::kStep ? backend.ops->gdn_step : backend.ops->gdn_chunk)(args, context);
+      SLUICE_RETURN_IF_ERROR(trial.run(*backend.ops, form, context));
       Trial::Errors worst;
       for (const int64_t head : heads_to_check(shape)) {
         const Trial::Errors errors = trial.errors_of_head(head);
@@ -200,6 +227,7 @@ void check_recurrence(const ModelConfig& config, const Backend& backend, int num
                                        "relative difference from fp64"));
     }
   }
+  return Status();
 }
 
 }  // namespace sluice

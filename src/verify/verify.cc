@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/placed_weights.h"
 #include "verify/accuracy.h"
 #include "verify/op_check.h"
 #include "verify/recurrence.h"
@@ -52,14 +53,17 @@ Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
 
 }  // namespace
 
-Result<VerifyReport> verify_model(const ModelWeights& weights, const Backend& backend,
+Result<VerifyReport> verify_model(const ModelWeights& host_weights, const Backend& backend,
                                   const Golden* golden, const VerifyOptions& options) {
   VerifyReport report;
+  SLUICE_ASSIGN_OR_RETURN(const PlacedWeights placed,
+                          PlacedWeights::create(host_weights, *backend.ops->memory));
+  const ModelWeights& weights = placed.weights();
   if (golden != nullptr) {
     SLUICE_RETURN_IF_ERROR(
         check_against_oracle(weights, backend, *golden, options.num_threads, &report));
   }
-  check_recurrence(weights.config, backend, options.num_threads, &report);
+  SLUICE_RETURN_IF_ERROR(check_recurrence(weights.config, backend, options.num_threads, &report));
   if (!options.identity) return report;
   const std::vector<int32_t> ids = identity_ids(weights.config, golden, options);
   SLUICE_RETURN_IF_ERROR(check_identity(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/weights_visit.h"
 #include "tests/ops/attention_twin.h"
 #include "tests/ops/gdn_twin.h"
 
@@ -198,23 +199,7 @@ const Fault kFaults[] = {
 }  // namespace
 
 void EditedModel::for_each_linear(const std::function<void(WeightView&)>& edit) {
-  for_each_layer(weights, [&](LayerWeights& layer) {
-    if (auto* gdn = std::get_if<GdnLayerWeights>(&layer.mixer)) {
-      for (WeightView* w :
-           {&gdn->in_proj_qkv, &gdn->in_proj_z, &gdn->in_proj_b, &gdn->in_proj_a, &gdn->out_proj}) {
-        edit(*w);
-      }
-    } else {
-      auto& attention = std::get<AttentionLayerWeights>(layer.mixer);
-      for (WeightView* w :
-           {&attention.q_proj, &attention.k_proj, &attention.v_proj, &attention.o_proj}) {
-        edit(*w);
-      }
-    }
-    for (WeightView* w : {&layer.mlp.gate_proj, &layer.mlp.up_proj, &layer.mlp.down_proj}) {
-      edit(*w);
-    }
-  });
+  for_each_tensor(weights, edit, [](VectorView&) {});
 }
 
 void EditedModel::for_each_centred_norm(const std::function<void(VectorView&)>& edit) {

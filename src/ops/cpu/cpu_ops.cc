@@ -49,7 +49,10 @@ OpTable make_table(CpuIsa isa) {
   OpTable t = {};
   t.name = cpu_isa_name(isa);
   t.check_shape = check_shape;
+  t.memory = &host_memory();
   t.scratch_bytes = scratch_bytes;
+  t.begin_step = host_begin_step;
+  t.end_step = host_end_step;
   return t;
 }
 

@@ -28,10 +28,13 @@ size_t scratch_bytes(const OpDims&) {
 }  // namespace
 
 const OpTable& ref_ops() {
-  static constexpr OpTable kTable = {
+  static const OpTable kTable = {
       .name = "ref",
+      .memory = &host_memory(),
       .check_shape = check_shape,
       .scratch_bytes = scratch_bytes,
+      .begin_step = host_begin_step,
+      .end_step = host_end_step,
       .embed = ref::embed,
       .rms_norm = ref::rms_norm,
       .gated_rms_norm = ref::gated_rms_norm,

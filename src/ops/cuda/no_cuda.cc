@@ -1,0 +1,10 @@
+// In the CUDA backend's place where SLUICE_CUDA is off or there was no nvcc.
+#include "ops/cuda/cuda_ops.h"
+
+namespace sluice {
+
+Result<const OpTable*> cuda_ops() {
+  return unsupported("--device cuda: this build has no CUDA backend; use --device cpu");
+}
+
+}  // namespace sluice
