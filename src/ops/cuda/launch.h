@@ -1,0 +1,78 @@
+#pragma once
+// What cuda_ops.cc asks of the kernels. Plain structs and pointers only: nvcc's host pass cannot read base/status.h (fmt 9).
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/bf16.h"
+#include "ops/row_run.h"
+#include "ops/step_view.h"
+
+namespace sluice::cuda {
+
+/// A MatView without its checks.
+template <typename T>
+struct Rows {
+  T* data;
+  int64_t num_rows;
+  int64_t num_cols;
+  int64_t stride;
+};
+
+/// A WeightView as kernels read it; scales are null for bf16.
+struct Weight {
+  const void* data;
+  const float* scales;
+  int64_t num_out;
+  int64_t num_in;
+  int64_t scale_cols;
+};
+
+cudaError_t launch_embed(Rows<const bf16> table, const StepView& step, Rows<bf16> out,
+                         cudaStream_t stream);
+cudaError_t launch_rms_norm(Rows<const bf16> x, const float* weight, float eps, Rows<bf16> out,
+                            cudaStream_t stream);
+cudaError_t launch_gated_rms_norm(Rows<const bf16> o, Rows<const bf16> z, const float* weight,
+                                  int head_dim, float eps, Rows<bf16> out, cudaStream_t stream);
+cudaError_t launch_gdn_gates(Rows<const bf16> a, Rows<const bf16> b, const float* A_log,
+                             const float* dt_bias, Rows<float> g, Rows<float> beta,
+                             cudaStream_t stream);
+cudaError_t launch_linear(Rows<const bf16> x, const Weight& w, bool adds, Rows<bf16> out,
+                          cudaStream_t stream);
+cudaError_t launch_gate_up(Rows<const bf16> x, const Weight& gate, const Weight& up, Rows<bf16> out,
+                           cudaStream_t stream);
+cudaError_t launch_conv1d(Rows<const bf16> x, const float* weight, const StepView& step,
+                          const ConvLayerView& state, Rows<bf16> out, cudaStream_t stream);
+
+/// Heads are 128 wide.
+struct GdnStep {
+  int num_k_heads, num_v_heads;
+  Rows<const bf16> qkv;
+  Rows<const float> g, beta;
+  RecurrentLayerView state;
+  Rows<bf16> o;
+};
+cudaError_t launch_gdn_step(const GdnStep& args, const StepView& step, cudaStream_t stream);
+
+/// head_dim is 256.
+struct AttnPrepare {
+  int num_heads, num_kv_heads, rotary_dim;
+  Rows<const bf16> qg, k, v;
+  const float *q_norm, *k_norm;
+  float eps;
+  Rows<const float> cos, sin;
+  KvLayerView kv;
+  Rows<bf16> q;
+};
+cudaError_t launch_attn_prepare(const AttnPrepare& args, const StepView& step, cudaStream_t stream);
+
+struct Attention {
+  int num_heads, num_kv_heads;
+  Rows<const bf16> q, qg;
+  KvLayerView kv;
+  Rows<bf16> out;
+};
+cudaError_t launch_attention(const Attention& args, const StepView& step, cudaStream_t stream);
+
+}  // namespace sluice::cuda
