@@ -261,6 +261,22 @@ Status load_weights(const LoadOptions& options, const ModelConfig& config, Loade
   return verify_big_tensors(binder.unread(), options.num_threads);
 }
 
+/// The ops read gate_proj and up_proj as one pass over both.
+Status check_mlp_formats(const ModelWeights& weights, const std::string& dir) {
+  const auto check = [&dir](const LayerWeights& layer, const std::string& prefix) {
+    if (layer.mlp.gate_proj.format == layer.mlp.up_proj.format) return Status();
+    return unsupported(
+        "{}: one of {}mlp.gate_proj and {}mlp.up_proj is block FP8 and the other BF16; expected "
+        "both "
+        "alike, as published",
+        dir, prefix, prefix);
+  };
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(check(weights.layers[i], fmt::format("{}layers.{}.", kTextPrefix, i)));
+  }
+  return weights.mtp ? check(weights.mtp->layer, "mtp.layers.0.") : Status();
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const Path& dir, const LoadOptions& options) {
@@ -273,6 +289,7 @@ Result<LoadedModel> load_model(const Path& dir, const LoadOptions& options) {
   model.storage->shards = std::move(shards);
   model.diagnostics.warnings = model.storage->shards.warnings();
   SLUICE_RETURN_IF_ERROR(load_weights(options, config, &model));
+  SLUICE_RETURN_IF_ERROR(check_mlp_formats(model.weights, model.storage->shards.dir_name()));
   check_norm_convention(model.weights, model.storage->shards.dir_name(), &model.diagnostics);
   if (options.load_mtp && !model.weights.mtp && config.mtp_num_hidden_layers > 0) {
     model.diagnostics.notes.push_back(

@@ -147,6 +147,18 @@ TEST(Checkpoint, AnyLinearMayBeFp8ByItsHeader) {
             WeightFormat::kFp8Block128);
 }
 
+TEST(Checkpoint, GateAndUpAreOfOneFormat) {
+  RawCheckpoint raw = RawCheckpoint::bf16();
+  const std::string up = "model.language_model.layers.1.mlp.up_proj.weight";
+  raw.tensors[up] = {"F8_E4M3", {256, 128}, std::string(256 * 128, '\x38')};
+  raw.tensors[up + "_scale_inv"] = {"BF16", {2, 1}, u16_bytes({0x3f80, 0x3f80})};
+  const Result<LoadedModel> loaded = load(raw);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(loaded.status().message().find("layers.1.mlp.gate_proj"), std::string::npos)
+      << loaded.status().message();
+}
+
 TEST(Checkpoint, TiedHeadAliasesTheEmbedding) {
   RawCheckpoint raw = RawCheckpoint::bf16();
   const std::string untied = "\"tie_word_embeddings\": false";
