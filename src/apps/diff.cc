@@ -39,8 +39,8 @@ void print(const DiffResult& result, const DiffCommandOptions& options) {
   }
   const Departure& d = *result.departure;
   std::printf("first to depart: %s, op %s\n", d.tensor.c_str(), d.op.c_str());
-  std::printf("  at [row %lld, column %lld]: %s %.9g, %s %.9g\n",
-              static_cast<long long>(d.difference.row), static_cast<long long>(d.difference.col),
+  std::printf("  at position %lld, column %lld: %s %.9g, %s %.9g\n",
+              static_cast<long long>(d.position), static_cast<long long>(d.difference.col),
               options.backends[0].c_str(), static_cast<double>(d.difference.b),
               options.backends[1].c_str(), static_cast<double>(d.difference.a));
   std::printf("  %lld representable values apart; %.3g ulps at the row's size (allowed %g)\n",

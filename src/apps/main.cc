@@ -24,6 +24,7 @@ namespace {
 constexpr int kUsageExitCode = 2;
 constexpr int kThreadsMax = 1024;
 constexpr int64_t kLayersMax = 1024;
+constexpr int64_t kDiffIdsMax = 1024;  // every output of every op is kept
 constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max();
 constexpr double kTimeoutMinS = 0.001;
 constexpr double kTimeoutMaxS = 86400.0;
@@ -304,7 +305,7 @@ void add_diff(CLI::App* app, DiffCommandOptions* options, Main* main) {
       ->needs(layer);
   command->add_option("--ids", options->ids, "The prompt as token ids (default: random ones)");
   command->add_option("--num-ids", options->num_ids, "How many random ids")
-      ->check(in_range<int64_t>(1, 4096))
+      ->check(in_range<int64_t>(1, kDiffIdsMax))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the random ids")
       ->check(seed_range())

@@ -13,15 +13,17 @@ namespace {
 
 /// The golden of the embedded model lies beside it in the source tree; an installed one has none.
 Path golden_beside(const Path& embedded_dir) {
-  return embedded_dir.parent_path().parent_path() / "tests/golden/model/tiny_agent";
+  return embedded_dir / "../../tests/golden/model/tiny_agent";
 }
 
 Result<Path> golden_dir(const VerifyCommandOptions& options, const Path& dir) {
   if (!options.golden_dir.empty()) return Path(options.golden_dir);
-  if (!options.model.model_dir.empty()) return Path();
-  const Path beside = golden_beside(dir);
   std::error_code error;
-  return std::filesystem::exists(beside, error) ? beside : Path();
+  const Result<Path> embedded = embedded_model_dir();
+  const bool is_embedded =
+      embedded.ok() && std::filesystem::equivalent(dir, *embedded, error) && !error;
+  const Path beside = golden_beside(dir);
+  return is_embedded && std::filesystem::exists(beside, error) ? beside : Path();
 }
 
 Status check_same_checkpoint(const Golden& golden, const Path& dir) {
@@ -37,7 +39,7 @@ Result<std::optional<Golden>> find_golden(const VerifyCommandOptions& options, c
                                           const ModelConfig& config) {
   SLUICE_ASSIGN_OR_RETURN(const Path golden_path, golden_dir(options, dir));
   if (golden_path.empty()) return std::optional<Golden>();
-  SLUICE_ASSIGN_OR_RETURN(Golden golden, load_golden(golden_path, config, options.num_ids_max));
+  SLUICE_ASSIGN_OR_RETURN(Golden golden, load_golden(golden_path, config));
   SLUICE_RETURN_IF_ERROR(check_same_checkpoint(golden, dir));
   std::printf("golden   %s: %zu prompts\noracle   %s\n", golden_path.c_str(), golden.cases.size(),
               golden.oracle.c_str());
@@ -57,6 +59,7 @@ Result<bool> verify(const VerifyCommandOptions& options) {
   std::fflush(stdout);
   VerifyOptions checks;
   checks.num_threads = options.model.num_threads;
+  checks.num_ids_max = options.num_ids_max;
   checks.num_cuts = options.num_cuts;
   checks.seed = options.seed;
   SLUICE_ASSIGN_OR_RETURN(

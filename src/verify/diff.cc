@@ -8,6 +8,8 @@
 namespace sluice {
 namespace {
 
+constexpr size_t kDecodedIds = 4;
+
 /// Follows forward's calls by place; a prompt of several steps passes the places several times.
 class PlaceTap : public OpTap {
  public:
@@ -16,6 +18,10 @@ class PlaceTap : public OpTap {
 
   void after(std::string_view op, std::span<const OpOutput> outputs) final {
     const size_t place_idx = num_calls_ % places_.size();
+    if (place_idx == 0) {
+      first_position_ += num_rows_;
+      num_rows_ = outputs[0].values.num_rows;
+    }
     const OpPlace& place = places_[place_idx];
     SLUICE_CHECK_EQ(place.op, op);
     SLUICE_CHECK_EQ(place.outputs.size(), outputs.size());
@@ -23,12 +29,18 @@ class PlaceTap : public OpTap {
     ++num_calls_;
   }
 
+ protected:
+  /// Of the present step's first row.
+  int64_t first_position() const { return first_position_; }
+
  private:
   virtual void see(size_t place_idx, const OpPlace& place, size_t output,
                    const OpOutput& value) = 0;
 
   const std::vector<OpPlace>& places_;
   size_t num_calls_ = 0;
+  int64_t first_position_ = 0;
+  int64_t num_rows_ = 0;
 };
 
 class RecordingTap final : public PlaceTap {
@@ -65,7 +77,7 @@ class ComparingTap final : public PlaceTap {
       result.largest_tensor = place.name(output);
     }
     if (d.max <= max_ulps_) return;
-    result.departure = {place.name(output), std::string(place.op), d,
+    result.departure = {place.name(output), std::string(place.op), d, first_position() + d.row,
                         ulps_between(d.a, d.b, ours.is_bf16)};
   }
 
@@ -108,7 +120,12 @@ Status run_tapped(const ModelWeights& host_weights, const Backend& backend, cons
       ModelRunner::create(placed.weights(), {&tapped, backend.prefill_form}, limits));
   runner->forward().set_tap(tap);
   Sequence sequence = runner->open();
-  runner->prompt(ids, &sequence, [](int64_t, const StepOutput&) {});
+  // The last ids one row at a time: decode has kernels of its own.
+  const size_t num_decoded = std::min(kDecodedIds, ids.size() - 1);
+  runner->prompt(ids.first(ids.size() - num_decoded), &sequence, [](int64_t, const StepOutput&) {});
+  for (size_t i = ids.size() - num_decoded; i < ids.size(); ++i) {
+    runner->rows(ids.subspan(i, 1), &sequence);
+  }
   runner->close(&sequence);
   return Status();
 }

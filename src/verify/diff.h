@@ -23,6 +23,7 @@ struct Departure {
   std::string tensor;  // "layers.3.core"
   std::string op;
   UlpDifference difference;
+  int64_t position = 0;    // of the element's row in the sequence
   int64_t plain_ulps = 0;  // representable values between the two
 };
 
@@ -33,8 +34,9 @@ struct DiffResult {
   std::string largest_tensor;
 };
 
-/// Runs ids as one prompt on `a`, then on `b`; behind every op b's outputs are compared with a's and replaced by
-/// them, so that a difference belongs to that op alone. kInvalidArgument: no such layer or output.
+/// Runs ids on `a`, then on `b`, the last few one row at a time; behind every op b's outputs are compared with a's and
+/// replaced by them, so that a difference belongs to that op alone. Only what lies in the state (keys, values, recurrent and conv state) is each
+/// backend's own: a difference there shows in the op that reads it. kInvalidArgument: no such layer or output.
 Result<DiffResult> diff_backends(const ModelWeights& weights, const Backend& a, const Backend& b,
                                  std::span<const int32_t> ids, const DiffOptions& options);
 

@@ -13,6 +13,9 @@ constexpr double kTailFactor = 2.0;
 constexpr double kExtremeFactor = 3.0;
 /// Flips are rare: this share is allowed whatever the oracle's own.
 constexpr double kFlipShareMin = 0.01;
+constexpr double kFlipShareMax = 0.9;
+/// Fewer positions calibrate nothing.
+constexpr int64_t kPositionsMin = 32;
 
 double quantile(const std::vector<double>& sorted, double q) {
   if (sorted.empty()) return 0.0;
@@ -25,11 +28,25 @@ double flip_share(const DifferenceStats& stats) {
   return static_cast<double>(stats.num_flips) / static_cast<double>(stats.num_positions);
 }
 
+/// Between the largest and the smallest recorded logit, over all positions.
+double mean_spread(const Golden& golden) {
+  double sum = 0.0;
+  int64_t count = 0;
+  for (const GoldenCase& c : golden.cases) {
+    for (int64_t i = 0; i < c.prompt.num_positions(); ++i, ++count) {
+      const std::span<const bf16> logits = c.prompt.logits_at(i);
+      sum += static_cast<double>(to_float(logits.front())) - to_float(logits.back());
+    }
+  }
+  return count == 0 ? 0.0 : sum / static_cast<double>(count);
+}
+
 }  // namespace
 
 double margin_of(std::span<const int32_t> ids, std::span<const bf16> oracle, int32_t id) {
   const auto at = std::find(ids.begin(), ids.end(), id);
-  const auto idx = at == ids.end() ? oracle.size() - 1 : static_cast<size_t>(at - ids.begin());
+  if (at == ids.end()) return INFINITY;
+  const auto idx = static_cast<size_t>(at - ids.begin());
   return static_cast<double>(to_float(oracle[0])) - static_cast<double>(to_float(oracle[idx]));
 }
 
@@ -48,6 +65,10 @@ void Difference::add(std::span<const int32_t> ids, std::span<const bf16> oracle,
   const double margin = margin_of(ids, oracle, best);
   // Ids with the oracle's best logit are equally right.
   if (margin == 0.0) return;
+  if (std::isinf(margin)) {
+    ++num_outside_;
+    return;
+  }
   ++num_flips_;
   worst_margin_ = std::max(worst_margin_, margin);
 }
@@ -57,6 +78,7 @@ void Difference::merge(const Difference& other) {
   largest_ = std::max(largest_, other.largest_);
   num_flips_ += other.num_flips_;
   worst_margin_ = std::max(worst_margin_, other.worst_margin_);
+  num_outside_ += other.num_outside_;
 }
 
 DifferenceStats Difference::stats() const {
@@ -65,6 +87,7 @@ DifferenceStats Difference::stats() const {
   stats.largest = largest_;
   stats.num_flips = num_flips_;
   stats.worst_margin = worst_margin_;
+  stats.num_outside = num_outside_;
   if (per_position_.empty()) return stats;
   std::vector<double> sorted = per_position_;
   std::sort(sorted.begin(), sorted.end());
@@ -88,6 +111,10 @@ Difference own_noise(const GoldenCase& golden, const OtherPath& path) {
   return noise;
 }
 
+double joint_noise(double generation, double dither) {
+  return std::hypot(generation, dither / std::sqrt(3.0));
+}
+
 Result<Envelope> make_envelope(const Golden& golden) {
   Difference generation;
   Difference dither;
@@ -98,12 +125,15 @@ Result<Envelope> make_envelope(const Golden& golden) {
   Envelope e;
   e.generation = generation.stats();
   e.dither = dither.stats();
-  if (e.generation.num_positions == 0) {
+  if (e.generation.num_positions < kPositionsMin) {
     return data_loss(
-        "no case holds the oracle's generation path (gen_logits): its noise is unknown");
+        "the golden holds the oracle's generation path at {} positions; expected at least {}, or "
+        "its "
+        "noise is unknown",
+        e.generation.num_positions, kPositionsMin);
   }
   const auto limit = [&](double factor, double DifferenceStats::*figure) {
-    return factor * std::hypot(e.generation.*figure, e.dither.*figure);
+    return factor * joint_noise(e.generation.*figure, e.dither.*figure);
   };
   e.mean = limit(kMeanFactor, &DifferenceStats::mean);
   e.p50 = limit(kMeanFactor, &DifferenceStats::p50);
@@ -113,9 +143,15 @@ Result<Envelope> make_envelope(const Golden& golden) {
   e.largest = limit(kExtremeFactor, &DifferenceStats::largest);
   // Two logits change places when they move towards each other by the margin in all.
   e.margin = 2.0 * limit(1.0, &DifferenceStats::largest);
-  e.flip_share =
-      std::max(kFlipShareMin, kTailFactor * (flip_share(e.generation) + flip_share(e.dither)));
-  return e;
+  e.flip_share = std::clamp(kTailFactor * (flip_share(e.generation) + flip_share(e.dither)),
+                            kFlipShareMin, kFlipShareMax);
+  const double spread = mean_spread(golden);
+  if (e.mean < spread) return e;
+  return data_loss(
+      "the oracle's own noise allows a mean difference of {:.3g}, and its top logits are {:.3g} "
+      "apart: "
+      "anything would pass",
+      e.mean, spread);
 }
 
 }  // namespace sluice

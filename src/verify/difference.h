@@ -15,10 +15,12 @@ struct DifferenceStats {
   double mean = 0.0, p50 = 0.0, p90 = 0.0, p99 = 0.0, max = 0.0;
   /// Largest difference of a single logit.
   double largest = 0.0;
-  /// Positions whose best id is another one, and the oracle's margin at the worst of them: its best logit less
-  /// its logit of the other id (of its last recorded one when the other is not among them: a lower bound).
+  /// Positions whose best id is another one of the oracle's top ids, and the oracle's margin at the worst of them: its
+  /// best logit less its logit of the other id.
   int64_t num_flips = 0;
   double worst_margin = 0.0;
+  /// Positions whose best id is none of the oracle's top ids: no margin explains them.
+  int64_t num_outside = 0;
 };
 
 class Difference {
@@ -34,16 +36,18 @@ class Difference {
   double largest_ = 0.0;
   int64_t num_flips_ = 0;
   double worst_margin_ = 0.0;
+  int64_t num_outside_ = 0;
 };
 
-/// The oracle's margin of `id`: see DifferenceStats::worst_margin.
+/// The oracle's margin of `id`; infinite when it is none of the top ids.
 double margin_of(std::span<const int32_t> ids, std::span<const bf16> oracle, int32_t id);
 
 /// Another path of the oracle's own against its prompt path.
 Difference own_noise(const GoldenCase& golden, const OtherPath& path);
 
 /// How far a right engine may lie from the oracle, by the oracle's own noise: what its generation path and
-/// (for FP8 weights) the rounding of the weights to bf16 do to its logits. The two add as independent errors do.
+/// (for FP8 weights) the rounding of the weights to bf16 do to its logits. The two add as independent errors do. A
+/// dithered weight lies sqrt(3) times as far from the nearest bf16 value, in the mean square, as the exact one.
 struct Envelope {
   DifferenceStats generation, dither;
   /// Limits of the pooled statistics.
@@ -54,7 +58,10 @@ struct Envelope {
   double flip_share = 0.0;
 };
 
-/// kDataLoss when the golden holds no generation path.
+/// `noise` of the two paths together, in any unit.
+double joint_noise(double generation, double dither);
+
+/// kDataLoss when the golden holds no generation path, or one so noisy that any logits would pass.
 Result<Envelope> make_envelope(const Golden& golden);
 
 }  // namespace sluice

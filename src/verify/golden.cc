@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <set>
 
 #include "base/json.h"
+#include "verify/op_places.h"
 #include "verify/tensor_reader.h"
 
 namespace sluice {
@@ -25,7 +28,7 @@ constexpr StateKindName kStateKinds[] = {{"recurrent", GoldenState::Kind::kRecur
 Result<std::string> text_field(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   if (value == nullptr || !value->is_string()) {
-    return data_loss("\"{}\" is missing; expected a string", key);
+    return data_loss("\"{}\" is missing or not a string", key);
   }
   return value->text();
 }
@@ -33,7 +36,7 @@ Result<std::string> text_field(const JsonValue& object, std::string_view key) {
 Result<int64_t> int_field(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   if (value == nullptr || !value->is_integer()) {
-    return data_loss("\"{}\" is missing; expected an integer", key);
+    return data_loss("\"{}\" is missing or not an integer", key);
   }
   return value->as_int64();
 }
@@ -68,6 +71,12 @@ std::optional<GoldenState> state_of_name(std::string_view name) {
   return std::nullopt;
 }
 
+bool is_ranking(std::span<const int32_t> ids, std::span<const bf16> logits) {
+  const auto falls = [](bf16 a, bf16 b) { return to_float(a) < to_float(b); };
+  return std::set<int32_t>(ids.begin(), ids.end()).size() == ids.size() &&
+         std::adjacent_find(logits.begin(), logits.end(), falls) == logits.end();
+}
+
 /// Reads one case file against the model's shape.
 class CaseReader {
  public:
@@ -83,7 +92,7 @@ class CaseReader {
     SLUICE_RETURN_IF_ERROR(read_other_paths(&out));
     SLUICE_RETURN_IF_ERROR(read_full_rows(&out));
     if (reader_.has("greedy_ids")) {
-      SLUICE_ASSIGN_OR_RETURN(out.greedy_ids, ids("greedy_ids", {-1}));
+      SLUICE_ASSIGN_OR_RETURN(out.greedy_ids, ids("greedy_ids", {TensorReader::kAnySize}));
       SLUICE_ASSIGN_OR_RETURN(out.greedy,
                               top_logits("greedy_", static_cast<int64_t>(out.greedy_ids.size())));
     }
@@ -112,6 +121,13 @@ class CaseReader {
     SLUICE_ASSIGN_OR_RETURN(out.ids, ids(prefix + "top_ids", {num_positions, top_}));
     SLUICE_ASSIGN_OR_RETURN(out.logits,
                             reader_.bf16s(prefix + "top_logits", {num_positions, top_}));
+    for (int64_t i = 0; i < num_positions; ++i) {
+      if (is_ranking(out.ids_at(i), out.logits_at(i))) continue;
+      return data_loss(
+          "{}: tensors {}top_ids and {}top_logits, position {}; expected distinct ids, largest "
+          "logit first",
+          file_.name(), prefix, prefix, i);
+    }
     return out;
   }
 
@@ -122,7 +138,6 @@ class CaseReader {
     SLUICE_ASSIGN_OR_RETURN(out.top_logits,
                             reader_.bf16s(prefix + "_logits", {num_positions, top_}));
     SLUICE_ASSIGN_OR_RETURN(out.best, ids(prefix + "_best", {num_positions}));
-    SLUICE_ASSIGN_OR_RETURN(out.best_logit, reader_.bf16s(prefix + "_best_logit", {num_positions}));
     return out;
   }
 
@@ -143,7 +158,8 @@ class CaseReader {
 
   Status read_full_rows(GoldenCase* out) const {
     if (!reader_.has("full_positions")) return Status();
-    SLUICE_ASSIGN_OR_RETURN(out->full_positions, reader_.int32s("full_positions", {-1}));
+    SLUICE_ASSIGN_OR_RETURN(out->full_positions,
+                            reader_.int32s("full_positions", {TensorReader::kAnySize}));
     const auto count = static_cast<int64_t>(out->full_positions.size());
     for (const int32_t position : out->full_positions) {
       if (position >= 0 && position < num_ids_) continue;
@@ -172,12 +188,19 @@ class CaseReader {
   Status read_states(GoldenCase* out) const {
     for (const TensorEntry& entry : file_.tensors()) {
       std::optional<GoldenState> state = state_of_name(entry.name);
+      if (!state && entry.name.starts_with("layers.")) {
+        return data_loss(
+            "{}: tensor {} is no state; expected layers.LAYER.KIND.TOKENS, KIND one of recurrent, "
+            "conv, key, value",
+            file_.name(), entry.name);
+      }
       if (!state) continue;
       const bool is_gdn =
           state->kind == GoldenState::Kind::kRecurrent || state->kind == GoldenState::Kind::kConv;
       const auto wanted = is_gdn ? LayerType::kLinearAttention : LayerType::kFullAttention;
       state->shape = state_shape(*state);
-      if (state->layer >= config_.num_hidden_layers || state->num_tokens > num_ids_ ||
+      if (state->layer >= config_.num_hidden_layers || state->num_tokens < 1 ||
+          state->num_tokens > num_ids_ ||
           config_.layer_types[static_cast<size_t>(state->layer)] != wanted ||
           entry.shape != state->shape) {
         return data_loss(
@@ -200,37 +223,53 @@ class CaseReader {
   int64_t num_ids_ = 0;
 };
 
-void add_state_noise(const JsonValue& entry, GoldenCase* out) {
+/// 0 where it was not recorded.
+Result<double> noise_of(const JsonValue& of_state, std::string_view key) {
+  const JsonValue* value = of_state.find(key);
+  if (value == nullptr) return 0.0;
+  const double noise = value->is_number() ? value->as_double() : -1.0;
+  if (std::isfinite(noise) && noise >= 0.0 && noise < 1.0) return noise;
+  return data_loss("\"{}\" in \"state_noise\"; expected a number from 0 to 1", key);
+}
+
+Status add_state_noise(const JsonValue& entry, GoldenCase* out) {
   const JsonValue* noise = entry.find("state_noise");
-  if (noise == nullptr) return;
+  if (noise == nullptr) return Status();
   for (GoldenState& state : out->states) {
     const JsonValue* of_state = noise->find(state.name);
     if (of_state == nullptr) continue;
-    const auto number = [&](std::string_view key) {
-      const JsonValue* value = of_state->find(key);
-      return value != nullptr && value->is_number() ? value->as_double() : 0.0;
-    };
-    state.generation_noise = number("generation");
-    state.dither_noise = number("dither");
+    SLUICE_ASSIGN_OR_RETURN(state.generation_noise, noise_of(*of_state, "generation"));
+    SLUICE_ASSIGN_OR_RETURN(state.dither_noise, noise_of(*of_state, "dither"));
   }
+  return Status();
 }
 
 Result<GoldenOps> read_ops(const Path& path, const ModelConfig& config) {
   SLUICE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::open(path));
   const TensorReader reader(file);
   GoldenOps ops;
-  SLUICE_ASSIGN_OR_RETURN(ops.ids, reader.int32s("ids", {-1}));
+  SLUICE_ASSIGN_OR_RETURN(ops.ids, reader.int32s("ids", {TensorReader::kAnySize}));
+  if (ops.ids.size() < 2)
+    return data_loss("{}: tensor ids holds {} ids; expected at least 2", file.name(),
+                     ops.ids.size());
   for (const int32_t id : ops.ids) {
-    if (id < 0 || id >= config.vocab_size) {
-      return data_loss("{}: tensor ids holds id {}; expected 0 to {}", file.name(), id,
-                       config.vocab_size - 1);
-    }
+    if (id >= 0 && id < config.vocab_size) continue;
+    return data_loss("{}: tensor ids holds id {}; expected 0 to {}", file.name(), id,
+                     config.vocab_size - 1);
   }
   for (const TensorEntry& entry : file.tensors()) {
     if (entry.name == "ids") continue;
+    const std::vector<int64_t> shape =
+        op_tensor_shape(config, entry.name, static_cast<int64_t>(ops.ids.size()));
+    if (entry.shape != shape) {
+      return data_loss("{}: tensor {} is {}; expected {}", file.name(), entry.name,
+                       shape_text(entry.shape),
+                       shape.empty() ? "no tensor of that name" : shape_text(shape));
+    }
     SLUICE_ASSIGN_OR_RETURN(std::vector<float> values, reader.floats(entry));
     ops.tensors[entry.name] = {entry.shape, std::move(values)};
   }
+  if (ops.find("norm") == nullptr) return data_loss("{}: tensor norm is missing", file.name());
   return ops;
 }
 
@@ -263,19 +302,22 @@ Result<GoldenCase> read_case(const Path& dir, const JsonValue& entry, const Mode
   CaseReader reader(file, config, top, state_rows);
   SLUICE_ASSIGN_OR_RETURN(GoldenCase out, reader.read(num_ids));
   out.name = name.substr(0, name.size() - kCaseEnding.size());
-  add_state_noise(entry, &out);
+  SLUICE_RETURN_IF_ERROR(add_state_noise(entry, &out));
   return out;
 }
 
 Status read_cases(const Path& dir, const JsonValue& manifest, const ModelConfig& config,
-                  int64_t top, int64_t num_ids_max, Golden* golden) {
+                  int64_t top, Golden* golden) {
   const JsonValue* cases = manifest.find("cases");
   if (cases == nullptr || !cases->is_array() || cases->items().empty()) {
     return data_loss("\"cases\" is missing or empty; expected a list");
   }
   for (const JsonValue& entry : cases->items()) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t num_ids, int_field(entry, "num_ids"));
-    if (num_ids_max > 0 && num_ids > num_ids_max) continue;
+    if (num_ids < 1 || num_ids > config.max_position_embeddings) {
+      return data_loss("\"num_ids\" is {}; expected 1 to {}", num_ids,
+                       config.max_position_embeddings);
+    }
     SLUICE_ASSIGN_OR_RETURN(GoldenCase out,
                             read_case(dir, entry, config, top, golden->state_rows, num_ids));
     golden->cases.push_back(std::move(out));
@@ -285,7 +327,7 @@ Status read_cases(const Path& dir, const JsonValue& manifest, const ModelConfig&
 
 }  // namespace
 
-Result<Golden> load_golden(const Path& dir, const ModelConfig& config, int64_t num_ids_max) {
+Result<Golden> load_golden(const Path& dir, const ModelConfig& config) {
   const Path path = dir / "manifest.json";
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kManifestBytesMax));
   Result<JsonValue> manifest = parse_json(text);
@@ -295,13 +337,10 @@ Result<Golden> load_golden(const Path& dir, const ModelConfig& config, int64_t n
   if (const Status head = read_manifest_head(*manifest, &golden, &top); !head.ok()) {
     return head.with_context(path.string());
   }
-  if (const Status cases = read_cases(dir, *manifest, config, top, num_ids_max, &golden);
-      !cases.ok()) {
+  if (const Status cases = read_cases(dir, *manifest, config, top, &golden); !cases.ok()) {
     return cases.with_context(path.string());
   }
-  if (const Path ops = dir / "ops.safetensors"; std::filesystem::exists(ops)) {
-    SLUICE_ASSIGN_OR_RETURN(golden.ops, read_ops(ops, config));
-  }
+  SLUICE_ASSIGN_OR_RETURN(golden.ops, read_ops(dir / "ops.safetensors", config));
   return golden;
 }
 

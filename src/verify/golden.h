@@ -14,12 +14,11 @@
 
 namespace sluice {
 
-/// Logits of the oracle on another way to the same positions: of the prompt path's top ids, and its own best id.
+/// Logits of the oracle on another way to the same positions: of the prompt path's top ids; and its own best id.
 struct OtherPath {
   int64_t first = 0;             // position of row 0
   std::vector<bf16> top_logits;  // [n, top]
   std::vector<int32_t> best;     // [n]
-  std::vector<bf16> best_logit;  // [n]
 
   int64_t num_positions() const { return static_cast<int64_t>(best.size()); }
 };
@@ -88,11 +87,11 @@ struct Golden {
   std::string checkpoint_hash;  // see checkpoint_hash.h
   int64_t state_rows = 16;      // every so many key rows of a recurrent state are kept
   std::vector<GoldenCase> cases;
-  std::optional<GoldenOps> ops;
+  GoldenOps ops;
 };
 
-/// Cases longer than `num_ids_max` are left out (0: none). kDataLoss names file, tensor, found and expected;
+/// kDataLoss names file, tensor, found and expected: shapes, ids, rankings and finite values are checked.
 /// kNotFound when there is no manifest.
-Result<Golden> load_golden(const Path& dir, const ModelConfig& config, int64_t num_ids_max = 0);
+Result<Golden> load_golden(const Path& dir, const ModelConfig& config);
 
 }  // namespace sluice

@@ -120,20 +120,19 @@ class IdentityChecks {
     Sequence sequence = runner_->open();
     runner_->prompt(ids_.first(static_cast<size_t>(head)), &sequence,
                     [](int64_t, const StepOutput&) {});
-    Fingerprint logits;
-    Fingerprint hidden;
+    Fingerprint print;
     for (int64_t first = head; first < head + kRows; first += per_step) {
       const auto count = static_cast<size_t>(std::min(per_step, head + kRows - first));
       const StepOutput output =
           runner_->rows(ids_.subspan(static_cast<size_t>(first), count), &sequence);
       for (int64_t i = 0; i < output.logits.num_rows; ++i) {
         const StepOutput row = {output.hidden.rows(i, 1), output.logits.rows(i, 1)};
-        logits.add_rows(*backend_.ops->memory, fmt::format("position {}", first + i), row);
+        print.add_rows(*backend_.ops->memory, fmt::format("position {}", first + i), row);
       }
     }
-    logits.add_state(*runner_, sequence);
+    print.add_state(*runner_, sequence);
     runner_->close(&sequence);
-    return logits;
+    return print;
   }
 
   Check rows() {

@@ -46,8 +46,8 @@ class ModelRunner {
 
   Forward& forward() { return *forward_; }
   StatePool& state() { return state_; }
+  const StatePool& state() const { return state_; }
   const ModelConfig& config() const { return weights_.config; }
-  const RunnerLimits& limits() const { return limits_; }
 
  private:
   ModelRunner(const ModelWeights& weights, const Backend& backend, const RunnerLimits& limits,

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// One check for each output of the recorded layers.
+/// One check for each part of the model with the worst of its outputs, and one for each output that fails.
 Status check_ops(const ModelWeights& weights, const Backend& backend, const GoldenOps& golden,
                  int num_threads, VerifyReport* report);
 

@@ -22,6 +22,10 @@ struct OpPlace {
 
 /// forward_rows with logits; mtp_rows with logits.
 std::vector<OpPlace> forward_places(const ModelConfig& config);
-std::vector<OpPlace> mtp_places(const ModelConfig& config);
+std::vector<OpPlace> mtp_places();
+
+/// Shape of a golden's op tensor for a prompt of num_ids; empty for a name that no place has.
+std::vector<int64_t> op_tensor_shape(const ModelConfig& config, std::string_view name,
+                                     int64_t num_ids);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice {
 namespace {
@@ -51,7 +52,8 @@ std::string report_table(const VerifyReport& report) {
 }
 
 Check bounded(std::string name, std::string subject, double value, double limit, std::string text) {
-  return {std::move(name), std::move(subject), value <= limit, value, limit, std::move(text)};
+  const bool passed = std::isfinite(value) && std::isfinite(limit) && value <= limit;
+  return {std::move(name), std::move(subject), passed, value, limit, std::move(text)};
 }
 
 }  // namespace sluice

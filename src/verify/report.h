@@ -28,7 +28,7 @@ struct VerifyReport {
 /// A fixed-width table, one line a check, then "PASS" or "FAIL" with the counts.
 std::string report_table(const VerifyReport& report);
 
-/// Passed when value <= limit; NaN fails.
+/// Passed when value <= limit, both finite.
 Check bounded(std::string name, std::string subject, double value, double limit, std::string text);
 
 }  // namespace sluice

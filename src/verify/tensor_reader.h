@@ -15,14 +15,14 @@ class TensorReader {
   explicit TensorReader(const SafetensorsFile& file) : file_(file) {}
 
   bool has(std::string_view name) const { return file_.find(name) != nullptr; }
-  /// A negative entry of `shape` accepts any size.
+  /// A size that is kAnySize fits any.
+  static constexpr int64_t kAnySize = -1;
   Result<std::vector<int32_t>> int32s(std::string_view name, std::vector<int64_t> shape) const {
     return read<int32_t>(name, Dtype::kI32, shape);
   }
-  Result<std::vector<bf16>> bf16s(std::string_view name, std::vector<int64_t> shape) const {
-    return read<bf16>(name, Dtype::kBf16, shape);
-  }
-  /// BF16 or F32, widened.
+  /// Finite values only.
+  Result<std::vector<bf16>> bf16s(std::string_view name, std::vector<int64_t> shape) const;
+  /// BF16 or F32, widened; finite values only.
   Result<std::vector<float>> floats(const TensorEntry& entry) const;
 
  private:
@@ -36,6 +36,7 @@ class TensorReader {
   }
   Result<const TensorEntry*> checked(std::string_view name, Dtype dtype,
                                      std::span<const int64_t> shape) const;
+  Status check_finite(std::string_view name, std::span<const float> values) const;
   void copy(const TensorEntry& entry, void* to) const;
 
   const SafetensorsFile& file_;

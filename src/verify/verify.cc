@@ -39,16 +39,16 @@ int64_t longest_session(const Golden& golden) {
 }
 
 Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
-                            const Golden& golden, int num_threads, VerifyReport* report) {
+                            const Golden& golden, const VerifyOptions& options,
+                            VerifyReport* report) {
   SLUICE_ASSIGN_OR_RETURN(const Envelope envelope, make_envelope(golden));
   RunnerLimits limits;
-  limits.num_threads = num_threads;
+  limits.num_threads = options.num_threads;
   limits.context_max = longest_session(golden);
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> runner,
                           ModelRunner::create(weights, backend, limits));
-  check_accuracy(*runner, golden, envelope, report);
-  if (!golden.ops) return Status();
-  return check_ops(weights, backend, *golden.ops, num_threads, report);
+  check_accuracy(*runner, golden, envelope, options.num_ids_max, report);
+  return check_ops(weights, backend, golden.ops, options.num_threads, report);
 }
 
 }  // namespace
@@ -60,8 +60,7 @@ Result<VerifyReport> verify_model(const ModelWeights& host_weights, const Backen
                           PlacedWeights::create(host_weights, *backend.ops->memory));
   const ModelWeights& weights = placed.weights();
   if (golden != nullptr) {
-    SLUICE_RETURN_IF_ERROR(
-        check_against_oracle(weights, backend, *golden, options.num_threads, &report));
+    SLUICE_RETURN_IF_ERROR(check_against_oracle(weights, backend, *golden, options, &report));
   }
   SLUICE_RETURN_IF_ERROR(check_recurrence(weights.config, backend, options.num_threads, &report));
   if (!options.identity) return report;

@@ -9,6 +9,8 @@ namespace sluice {
 
 struct VerifyOptions {
   int num_threads = 0;
+  /// Longer recorded prompts are not run; the envelope is made of all. 0: every prompt.
+  int64_t num_ids_max = 0;
   /// The bit-identity battery, which needs no oracle.
   bool identity = true;
   int num_cuts = 12;

@@ -32,8 +32,8 @@ TEST(Diff, ABackendDoesNotDepartFromItself) {
       *diff_backends(weights(), backend("ref"), backend("ref"), kIds, options);
   EXPECT_FALSE(result.departure.has_value());
   EXPECT_EQ(result.largest, 0.0);
-  // Three GDN layers of 14 outputs, an attention layer of 10, embedding, norm and logits.
-  EXPECT_EQ(result.num_compared, 3 * 14 + 10 + 3);
+  // A prompt and four single rows, each three GDN layers of 14 outputs, an attention layer of 10, embedding, norm, logits.
+  EXPECT_EQ(result.num_compared, 5 * (3 * 14 + 10 + 3));
 }
 
 TEST(Diff, TheFirstWrongOpIsNamed) {

@@ -86,6 +86,31 @@ void swap_mtp_halves(EditedModel& model) {
   }
 }
 
+void clear_rows(EditedModel& model, WeightView* weight, int64_t first, int64_t count) {
+  *weight = model.as_bf16(*weight);
+  std::fill_n(model.mutable_bf16(weight) + first * weight->num_in, count * weight->num_in, bf16{0});
+}
+
+void drop_last_up_rows(EditedModel& model) {
+  constexpr int64_t kCount = 8;
+  MlpWeights& mlp = model.weights.layers[5].mlp;
+  mlp.gate_proj = model.as_bf16(mlp.gate_proj);  // both halves are of one format
+  WeightView& up = mlp.up_proj;
+  clear_rows(model, &up, up.num_out - kCount, kCount);
+}
+
+void drop_a_down_row(EditedModel& model) {
+  clear_rows(model, &model.weights.layers[5].mlp.down_proj, 0, 1);
+}
+
+void exchange_head_rows(EditedModel& model) {
+  WeightView& head = model.weights.lm_head;
+  head = model.as_bf16(head);
+  bf16* data = model.mutable_bf16(&head);
+  const int64_t half = head.num_out / 2 * head.num_in;
+  std::swap_ranges(data, data + half, data + half);
+}
+
 template <GdnMistake kMistake>
 void use_wrong_recurrence(EditedModel& model) {
   const auto op = [](const GdnArgs& args, OpContext&) { gdn_twin(args, kMistake); };
@@ -177,6 +202,29 @@ void use_wrong_attention(EditedModel& model) {
   };
 }
 
+/// One element of each norm's output moves by a unit in the last place where `when` says so.
+template <bool (*kWhen)(const RmsNormArgs&, const OpContext&)>
+void disturb_norms(EditedModel& model) {
+  model.ops().rms_norm = [](const RmsNormArgs& args, OpContext& context) {
+    right_ops().rms_norm(args, context);
+    if (kWhen(args, context)) ++args.out.row(0)->bits;
+  };
+}
+
+bool on_every_seventh_call(const RmsNormArgs&, const OpContext&) {
+  static int num_calls = 0;
+  return ++num_calls % 7 == 0;
+}
+bool with_two_rows(const RmsNormArgs& args, const OpContext&) {
+  return args.x.num_rows == 2;
+}
+bool with_three_rows(const RmsNormArgs& args, const OpContext&) {
+  return args.x.num_rows == 3;
+}
+bool with_three_threads(const RmsNormArgs&, const OpContext& context) {
+  return context.pool->num_threads() == 3;
+}
+
 const Fault kFaults[] = {
     {"RoPE base 10,000", use_base_10000},
     {"rotation of even and odd instead of halves",
@@ -194,6 +242,13 @@ const Fault kFaults[] = {
     {"KV rotated for the next position", use_wrong_prepare<PrepareMistake::kPositionOffByOne>},
     {"chunks anchored to the call", anchor_chunks_to_the_call, true},
     {"state kept in bf16", keep_state_in_bf16},
+    {"other bits now and then", disturb_norms<on_every_seventh_call>, true},
+    {"other bits with two rows", disturb_norms<with_two_rows>, true},
+    {"other bits with three rows", disturb_norms<with_three_rows>, true},
+    {"other bits with three threads", disturb_norms<with_three_threads>, true},
+    {"the last rows of up_proj missing in one layer", drop_last_up_rows},
+    {"an output row of down_proj missing in one layer", drop_a_down_row},
+    {"ids of the head exchanged", exchange_head_rows},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 
@@ -30,8 +31,10 @@ class DamagedGolden : public ::testing::Test {
     dir_ = Path(::testing::TempDir()) /
            ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(dir_);
-    std::filesystem::copy_file(kGolden / kCase, dir_ / kCase,
-                               std::filesystem::copy_options::overwrite_existing);
+    for (const char* name : {kCase, "ops.safetensors"}) {
+      std::filesystem::copy_file(kGolden / name, dir_ / name,
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
     write_manifest(R"("file": "0005_code.safetensors", "num_ids": 5)", R"("format": 1, "top": 32)");
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
@@ -80,6 +83,13 @@ TEST_F(DamagedGolden, TheManifestIsChecked) {
   expect_message("\"top\" is 1");
   write_manifest(R"("num_ids": 5)", R"("format": 1, "top": 32)");
   expect_message("\"file\" is missing");
+  for (const char* count : {"0", "-1", "-2", "9000000000"}) {
+    write_manifest(fmt::format(R"("file": "0005_code.safetensors", "num_ids": {})", count),
+                   R"("format": 1, "top": 32)");
+    expect_message("\"num_ids\" is ");
+  }
+  write_manifest(R"("file": "0005_code.safetensors", "num_ids": "5")", R"("format": 1, "top": 32)");
+  expect_message("\"num_ids\" is missing or not an integer");
   write_manifest(R"("file": "../x.safetensors", "num_ids": 5)", R"("format": 1, "top": 32)");
   expect_message("expected a name");
   write_manifest(R"("file": "gone.safetensors", "num_ids": 5)", R"("format": 1, "top": 32)");
@@ -107,6 +117,62 @@ TEST_F(DamagedGolden, ATruncatedFileIsRefused) {
   expect_message(kCase);
 }
 
+/// Writes one bf16 value over the tensor's first.
+void set_first_value(std::string* file, const std::string& tensor, uint16_t bits) {
+  const std::vector<TensorEntry> entries =
+      *parse_safetensors_header(std::as_bytes(std::span(*file)), file->size(), "the test's file");
+  for (const TensorEntry& entry : entries) {
+    if (entry.name == tensor) std::memcpy(file->data() + entry.begin, &bits, sizeof(bits));
+  }
+}
+
+TEST_F(DamagedGolden, ValuesThatAreNotFiniteAreRefused) {
+  const std::string right = case_bytes();
+  for (const char* tensor : {"top_logits", "gen_logits", "dither_logits", "full_logits"}) {
+    for (const int bits : {0x7fc0, 0x7f80, 0xff80}) {
+      std::string bytes = right;
+      set_first_value(&bytes, tensor, static_cast<uint16_t>(bits));
+      ASSERT_NE(bytes, right) << tensor;
+      write(kCase, bytes);
+      expect_message(fmt::format("tensor {} holds", tensor));
+    }
+  }
+}
+
+TEST_F(DamagedGolden, LogitsOutOfOrderAreRefused) {
+  std::string bytes = case_bytes();
+  set_first_value(&bytes, "top_logits", 0xc000);  // -2: below the second
+  write(kCase, bytes);
+  expect_message("expected distinct ids, largest logit first");
+}
+
+TEST_F(DamagedGolden, OpsMustBeThere) {
+  std::filesystem::remove(dir_ / "ops.safetensors");
+  expect_message("ops.safetensors");
+  std::filesystem::create_symlink("ops.safetensors", dir_ / "ops.safetensors");
+  expect_message("ops.safetensors");
+}
+
+/// An envelope that any logits would fit is no envelope.
+TEST(Envelope, ANoiseAsLargeAsTheLogitsIsRefused) {
+  Golden golden = *load_golden(kGolden, config());
+  EXPECT_TRUE(make_envelope(golden).ok());
+  for (GoldenCase& c : golden.cases) {
+    if (!c.generation) continue;
+    for (bf16& x : c.generation->top_logits) x = to_bf16(to_float(x) + 40.0f);
+  }
+  EXPECT_NE(make_envelope(golden).status().message().find("anything would pass"),
+            std::string::npos);
+  for (GoldenCase& c : golden.cases) c.generation.reset();
+  EXPECT_NE(make_envelope(golden).status().message().find("at 0 positions"), std::string::npos);
+}
+
+TEST(Report, ALimitThatIsNotFiniteIsNone) {
+  EXPECT_FALSE(bounded("x", "", 1.0, INFINITY, "").passed);
+  EXPECT_FALSE(bounded("x", "", INFINITY, INFINITY, "").passed);
+  EXPECT_FALSE(bounded("x", "", 1.0, NAN, "").passed);
+}
+
 TEST(Difference, ANanNeverPasses) {
   const std::vector<int32_t> ids = {3, 5};
   const std::vector<bf16> oracle = {to_bf16(2.0f), to_bf16(1.0f)};
@@ -126,7 +192,8 @@ TEST(Difference, MarginsOfFlips) {
   difference.add(ids, oracle, oracle, 9);
   EXPECT_EQ(difference.stats().num_flips, 1);
   EXPECT_EQ(difference.stats().worst_margin, 1.5);
-  EXPECT_EQ(margin_of(ids, oracle, 1234), 1.5);  // not among the recorded: at least this
+  difference.add(ids, oracle, oracle, 1234);
+  EXPECT_EQ(difference.stats().num_outside, 1);  // nothing explains it
 }
 
 TEST(OpValues, UlpsAreCountedAtTheRowsSize) {

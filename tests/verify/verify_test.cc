@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <set>
 
 #include "model/checkpoint.h"
 #include "tests/verify/faulty_model.h"
@@ -26,15 +27,16 @@ const LoadedModel& model() {
   return loaded;
 }
 
-Golden golden(int64_t num_ids_max) {
-  return *load_golden(kGolden, model().weights.config, num_ids_max);
+Golden golden() {
+  return *load_golden(kGolden, model().weights.config);
 }
 
-/// Without the continuations, which take most of the time and show nothing that the prompts do not.
-Golden prompts_only(int64_t num_ids_max) {
-  Golden prompts = golden(num_ids_max);
-  for (GoldenCase& c : prompts.cases) c.greedy_ids.clear();
-  return prompts;
+/// With short continuations, which take most of the time.
+Golden short_golden() {
+  constexpr size_t kContinuation = 8;
+  Golden out = golden();
+  for (GoldenCase& c : out.cases) c.greedy_ids.resize(kContinuation);
+  return out;
 }
 
 Backend best_backend() {
@@ -42,8 +44,9 @@ Backend best_backend() {
 }
 
 VerifyReport verify(const ModelWeights& weights, const Backend& backend, const Golden& golden,
-                    bool identity = true) {
+                    int64_t num_ids_max, bool identity) {
   VerifyOptions options;
+  options.num_ids_max = num_ids_max;
   options.identity = identity;
   options.num_cuts = 3;
   options.num_identity_ids = 150;
@@ -51,14 +54,14 @@ VerifyReport verify(const ModelWeights& weights, const Backend& backend, const G
 }
 
 TEST(Verify, TheGoldenIsOfTheEmbeddedModel) {
-  EXPECT_EQ(golden(kShortIds).checkpoint_hash, *checkpoint_hash(kModel));
+  EXPECT_EQ(golden().checkpoint_hash, *checkpoint_hash(kModel));
 }
 
 TEST(Verify, BothFormsOfThePromptPass) {
   for (const GdnForm form : {GdnForm::kStep, GdnForm::kChunk}) {
     Backend backend = best_backend();
     backend.prefill_form = form;
-    const VerifyReport report = verify(model().weights, backend, golden(kShortIds));
+    const VerifyReport report = verify(model().weights, backend, golden(), kShortIds, true);
     EXPECT_TRUE(report.passed()) << report_table(report);
   }
 }
@@ -67,28 +70,44 @@ TEST(Verify, BothFormsOfThePromptPass) {
 TEST(Verify, Bf16WeightsPassWithoutTheRoundingOfWeightsAsAnExcuse) {
   EditedModel edited(model().weights, best_backend());
   edited.for_each_linear([&](WeightView& w) { w = edited.as_bf16(w); });
-  Golden strict = prompts_only(129);
+  Golden strict = golden();
   for (GoldenCase& c : strict.cases) {
     c.dither.reset();
     for (GoldenState& state : c.states) state.dither_noise = 0.0;
   }
-  const VerifyReport report = verify(edited.weights, edited.backend(), strict, false);
+  const VerifyReport report = verify(edited.weights, edited.backend(), strict, 129, false);
   EXPECT_TRUE(report.passed()) << report_table(report);
 }
 
-TEST(Verify, EveryFaultIsRejected) {
-  const Golden short_golden = prompts_only(kShortIds);
+/// Names of the checks that failed for some fault.
+std::set<std::string> failed_checks() {
+  const Golden recorded = short_golden();
+  std::set<std::string> failed;
   for (const Fault& fault : testing::faults()) {
     EditedModel edited(model().weights, best_backend());
     fault.apply(edited);
     const VerifyReport report =
-        verify(edited.weights, edited.backend(), short_golden, fault.breaks_identity);
+        verify(edited.weights, edited.backend(), recorded, kShortIds, fault.breaks_identity);
     const Check* worst = report.worst_failure();
     EXPECT_NE(worst, nullptr) << fault.name;
     if (worst == nullptr) continue;
+    for (const Check& check : report.checks) {
+      if (!check.passed) failed.insert(check.name);
+    }
     std::printf("%-44s %2d checks failed; worst: %s %s, %.4g against %.4g\n",
                 std::string(fault.name).c_str(), report.num_failed(), worst->name.c_str(),
                 worst->subject.c_str(), worst->value, worst->limit);
+  }
+  return failed;
+}
+
+TEST(Verify, EveryFaultIsRejectedAndEveryCheckRejectsAFault) {
+  const std::set<std::string> failed = failed_checks();
+  const VerifyReport right =
+      verify(model().weights, best_backend(), short_golden(), kShortIds, true);
+  EXPECT_TRUE(right.passed()) << report_table(right);
+  for (const Check& check : right.checks) {
+    EXPECT_TRUE(failed.contains(check.name)) << check.name << " rejected nothing";
   }
 }
 

@@ -181,11 +181,12 @@ def layers_of(checkpoint, kind):
 
 
 class Ops:
-    """ops.safetensors: op boundaries of the first layer of either kind and of the draft head."""
+    """ops.safetensors: op boundaries of every layer of a small model, else of the first layer of either kind; and of the draft head."""
 
     def __init__(self, checkpoint, ids):
-        first = [layers_of(checkpoint, kind)[:1] for kind in ("linear_attention", "full_attention")]
-        self.boundaries = Boundaries({layer: f"layers.{layer}." for layer in sum(first, [])})
+        is_small = checkpoint.text["vocab_size"] <= SMALL_VOCABULARY
+        chosen = [layers_of(checkpoint, kind)[: None if is_small else 1] for kind in ("linear_attention", "full_attention")]
+        self.boundaries = Boundaries({layer: f"layers.{layer}." for layer in sum(chosen, [])})
         self.run, self.ids = Run(ids, hook=self.boundaries), ids
 
     def finish(self, head, draft, checkpoint):
