@@ -90,14 +90,22 @@ def random_call(r, world):
     return name, arguments
 
 
-def compare(r, probe, make_world, num_calls):
+def full_directory(r, root):
+    """A listing that is as long as listings get."""
+    world = trees.World("full", root)
+    for i in range(tools.LIST_MAX):
+        world.add(f"many/{i:03}", "")
+    return world
+
+
+def compare(r, probe, make_world, make_calls):
     """(calls, mismatches) in one world."""
     with tempfile.TemporaryDirectory() as temp:
         root = pathlib.Path(temp).resolve()
         world = make_world(r, str(root))
         world.root = str(root)
         write_out(world, root)
-        calls = [random_call(r, world) for _ in range(num_calls)]
+        calls = make_calls(world)
         lines = "".join(json.dumps({"name": n, "arguments": a}, ensure_ascii=False) + "\n" for n, a in calls)
         out = subprocess.run([probe, temp], input=lines.encode(), stdout=subprocess.PIPE, check=True).stdout.decode()
         got = [json.loads(line) for line in out.splitlines()]
@@ -122,17 +130,22 @@ def main():
     r = random.Random(args.seed)
     total, failures = 0, []
     for _ in range(args.worlds):
-        n, wrong = compare(r, args.probe, random_world, 60)
+        n, wrong = compare(r, args.probe, random_world, lambda world: [random_call(r, world) for _ in range(60)])
         total += n
         failures += wrong
     for name, arguments, expected, found in failures[:10]:
         print(f"{name} {json.dumps(arguments, ensure_ascii=False)}\n  expected {expected!r}\n  found    {found!r}")
     # The checker must see a difference: the simulation's limit moved by one.
-    tools.LIST_MAX, seen = 29, []
-    for _ in range(40):
-        seen += compare(r, args.probe, random_world, 60)[1]
-    tools.LIST_MAX = 30
-    blind = not any(name == "list_dir" for name, *_ in seen)
+    listing = ("list_dir", {"path": "many"})
+    same = compare(r, args.probe, full_directory, lambda world: [listing])[1]
+
+    def with_another_limit(world):
+        tools.LIST_MAX -= 1
+        return [listing]
+
+    other = compare(r, args.probe, full_directory, with_another_limit)[1]
+    tools.LIST_MAX += 1
+    blind = bool(same) or not other
     print(f"{total} calls, {len(failures)} mismatches" + (", and the checker is blind" if blind else ""))
     sys.exit(1 if failures or blind else 0)
 
