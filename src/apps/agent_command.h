@@ -22,7 +22,7 @@ struct AgentCommandOptions {
   std::vector<std::string> tasks;
   bool interactive = false;  // a prompt follows the tasks
   std::optional<bool> enable_thinking;
-  int64_t max_tokens = 1024;
+  int64_t max_tokens = 2048;
   int max_steps = 8;
 };
 
