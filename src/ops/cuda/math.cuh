@@ -32,38 +32,40 @@ __device__ inline float silu(float x) {
   return x * sigmoid(x);
 }
 
-/// Sum over the warp in every lane; the tree is fixed.
-__device__ inline float warp_sum(float x) {
-  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-  return x;
-}
-__device__ inline float warp_max(float x) {
-  for (int step = kWarp / 2; step > 0; step /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-  }
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+/// Over the warp, in every lane; the tree is fixed.
+template <typename Op>
+__device__ inline float warp_reduce(float x, Op op) {
+  for (int step = kWarp / 2; step > 0; step /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, step));
   return x;
 }
 
-/// Sum over a block of whole warps (at most 32), in every thread; warps are added in order.
+/// Over a block of whole warps (at most 32), in every thread; warps are joined in order.
+template <typename Op>
+__device__ inline float block_reduce(float x, float* per_warp, Op op) {
+  x = warp_reduce(x, op);
+  if (threadIdx.x % kWarp == 0) per_warp[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float all = per_warp[0];
+  for (int i = 1; i < static_cast<int>(blockDim.x) / kWarp; ++i) all = op(all, per_warp[i]);
+  __syncthreads();
+  return all;
+}
+
+__device__ inline float warp_sum(float x) {
+  return warp_reduce(x, Sum());
+}
 __device__ inline float block_sum(float x, float* per_warp) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  x = warp_sum(x);
-  if (threadIdx.x % kWarp == 0) per_warp[warp] = x;
-  __syncthreads();
-  float sum = 0.0f;
-  for (int i = 0; i < static_cast<int>(blockDim.x) / kWarp; ++i) sum += per_warp[i];
-  __syncthreads();
-  return sum;
+  return block_reduce(x, per_warp, Sum());
 }
 __device__ inline float block_max(float x, float* per_warp) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  x = warp_max(x);
-  if (threadIdx.x % kWarp == 0) per_warp[warp] = x;
-  __syncthreads();
-  float max = per_warp[0];
-  for (int i = 1; i < static_cast<int>(blockDim.x) / kWarp; ++i) max = fmaxf(max, per_warp[i]);
-  __syncthreads();
-  return max;
+  return block_reduce(x, per_warp, Max());
 }
 
 }  // namespace sluice::cuda
