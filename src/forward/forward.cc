@@ -60,13 +60,19 @@ LayerContext Forward::layer_context(std::span<const RowRun> runs, GdnForm form, 
   return {weights_->config, *ops_, op_context, rope_, state, runs, form};
 }
 
-void Forward::begin_step(const StepRows& rows, OpContext& op_context) {
+OpContext Forward::begin_step(const StepRows& rows) {
+  check_runs(rows.runs, static_cast<int64_t>(rows.token_ids.size()), limits_.context_max);
   for (const int32_t id : rows.token_ids) {
     SLUICE_CHECK_GE(id, 0);
     SLUICE_CHECK_LT(id, weights_->config.vocab_size);
   }
   scratch_.reset();
+  OpContext op_context;
+  op_context.pool = pool_;
+  op_context.scratch = &scratch_;
+  op_context.tap = tap_;
   ops_->begin_step(rows, op_context);
+  return op_context;
 }
 
 StepOutput Forward::head(VectorView norm, std::span<const int32_t> logit_rows,
@@ -94,13 +100,8 @@ StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
   const auto num_rows = static_cast<int64_t>(input.token_ids.size());
   SLUICE_CHECK_GT(num_rows, 0);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context;
-  op_context.pool = pool_;
-  op_context.scratch = &scratch_;
-  op_context.tap = tap_;
   const Activations act = activations_.first_rows(num_rows);
-  begin_step({input.token_ids, input.runs}, op_context);
+  OpContext op_context = begin_step({input.token_ids, input.runs});
   ops_->embed({weights_->embed_tokens, input.token_ids, act.x}, op_context);
   const LayerContext context = layer_context(input.runs, input.gdn_form, state, op_context);
   int64_t num_gdn = 0;
@@ -118,15 +119,10 @@ StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
   const int64_t num_rows = input.hidden.num_rows;
   SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), num_rows);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  check_runs(input.runs, num_rows, limits_.context_max);
-  OpContext op_context;
-  op_context.pool = pool_;
-  op_context.scratch = &scratch_;
-  op_context.tap = tap_;
   const Activations act = activations_.first_rows(num_rows);
   const int64_t hidden_size = weights_->config.hidden_size;
   const float eps = weights_->config.rms_norm_eps;
-  begin_step({input.next_token_ids, input.runs}, op_context);
+  OpContext op_context = begin_step({input.next_token_ids, input.runs});
   // The hidden half first: `input.hidden` may be act.hidden of the step before, which nothing here overwrites earlier.
   ops_->rms_norm(
       {input.hidden, mtp.pre_fc_norm_hidden, eps, act.mtp_input.cols(hidden_size, hidden_size)},

@@ -62,7 +62,7 @@ class Forward {
   Forward() = default;
   LayerContext layer_context(std::span<const RowRun> runs, GdnForm form, StatePool& state,
                              OpContext& op_context) const;
-  void begin_step(const StepRows& rows, OpContext& op_context);
+  OpContext begin_step(const StepRows& rows);
   StepOutput head(VectorView norm, std::span<const int32_t> logit_rows, const Activations& act,
                   OpContext& op_context) const;
 
