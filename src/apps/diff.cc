@@ -1,7 +1,6 @@
 #include "verify/diff.h"
 
 #include <cstdio>
-#include <random>
 
 #include "apps/run_prompt.h"
 #include "apps/verify.h"
@@ -19,12 +18,7 @@ Result<Backend> backend_named(const std::string& name) {
 Result<std::vector<int32_t>> ids_to_run(const DiffCommandOptions& options,
                                         const ModelConfig& config) {
   if (!options.ids.empty()) return parse_ids(options.ids);
-  std::mt19937_64 rng(options.seed);
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < options.num_ids; ++i) {
-    ids.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(config.vocab_size)));
-  }
-  return ids;
+  return random_ids(config, options.seed, options.num_ids);
 }
 
 void print(const DiffResult& result, const DiffCommandOptions& options) {

@@ -40,8 +40,7 @@ Status check_options(const EngineOptions& options) {
 StateLimits state_limits(const EngineOptions& options, int64_t context_max) {
   StateLimits limits;
   limits.num_slots = kSlotsPerSession * options.num_sessions_max;
-  const int64_t pages_per_session = (context_max + kKvPageTokens - 1) / kKvPageTokens;
-  limits.num_pages = static_cast<int32_t>(pages_per_session) * options.num_sessions_max;
+  limits.num_pages = static_cast<int32_t>(pages_for(context_max)) * options.num_sessions_max;
   limits.context_max = context_max;
   return limits;
 }

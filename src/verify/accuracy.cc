@@ -115,7 +115,6 @@ class AccuracyChecks {
       run_prompt(c);
       run_prefixes(c);
       run_decode(c);
-      run_greedy(c);
     }
     report_pooled("prompt logits", prompt_);
     report_pooled("decode logits", decode_);
@@ -128,6 +127,7 @@ class AccuracyChecks {
  private:
   void run_prompt(const GoldenCase& c) {
     Difference difference;
+    int32_t id = 0;  // the choice behind the prompt
     Sequence sequence = runner_.open();
     const bool has_drafts = runner_.forward().has_mtp() && c.mtp.num_positions() > 0;
     runner_.prompt(c.ids, &sequence, [&](int64_t first, const StepOutput& output) {
@@ -135,9 +135,11 @@ class AccuracyChecks {
         add_row(row_of(output, i), c.prompt, first + i, &difference);
         compare_full_row(c, first + i, row_of(output, i));
       }
+      id = best_id(row_of(output, output.logits.num_rows - 1));
       if (has_drafts) run_drafts(c, first, output, sequence);
     });
     compare_states(c, sequence);
+    run_greedy(c, id, &sequence);
     runner_.close(&sequence);
     const DifferenceStats stats = difference.stats();
     report_->checks.push_back(
@@ -204,21 +206,15 @@ class AccuracyChecks {
     runner_.close(&sequence);
   }
 
-  /// Our own choice at every step, until it is another one than the oracle's: then the oracle must have been in doubt.
-  void run_greedy(const GoldenCase& c) {
+  /// Goes on behind the prompt with our own choice, until it is another one than the oracle's: then the oracle must have been in doubt.
+  void run_greedy(const GoldenCase& c, int32_t id, Sequence* sequence) {
     const auto num_new = static_cast<int64_t>(c.greedy_ids.size());
     if (num_new == 0) return;
-    Sequence sequence = runner_.open();
-    int32_t id = 0;
-    runner_.prompt(c.ids, &sequence, [&](int64_t, const StepOutput& output) {
-      id = best_id(row_of(output, output.logits.num_rows - 1));
-    });
     int64_t step = 0;
     while (step < num_new && id == c.greedy_ids[static_cast<size_t>(step)]) {
       if (++step == num_new) break;
-      id = best_id(row_of(runner_.rows({&id, 1}, &sequence), 0));
+      id = best_id(row_of(runner_.rows({&id, 1}, sequence), 0));
     }
-    runner_.close(&sequence);
     const double margin =
         step == num_new ? 0.0 : margin_of(c.greedy.ids_at(step), c.greedy.logits_at(step), id);
     greedy_.add(margin, envelope_.margin,

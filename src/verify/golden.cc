@@ -71,6 +71,16 @@ std::optional<GoldenState> state_of_name(std::string_view name) {
   return std::nullopt;
 }
 
+Status check_ids(const SafetensorsFile& file, std::string_view name, std::span<const int32_t> ids,
+                 const ModelConfig& config) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < config.vocab_size) continue;
+    return data_loss("{}: tensor {} holds id {}; expected 0 to {}", file.name(), name, id,
+                     config.vocab_size - 1);
+  }
+  return Status();
+}
+
 bool is_ranking(std::span<const int32_t> ids, std::span<const bf16> logits) {
   const auto falls = [](bf16 a, bf16 b) { return to_float(a) < to_float(b); };
   return std::set<int32_t>(ids.begin(), ids.end()).size() == ids.size() &&
@@ -107,11 +117,7 @@ class CaseReader {
   /// Token ids of a tensor, each below vocab_size.
   Result<std::vector<int32_t>> ids(std::string_view name, std::vector<int64_t> shape) const {
     SLUICE_ASSIGN_OR_RETURN(std::vector<int32_t> values, reader_.int32s(name, std::move(shape)));
-    for (const int32_t id : values) {
-      if (id >= 0 && id < config_.vocab_size) continue;
-      return data_loss("{}: tensor {} holds id {}; expected 0 to {}", file_.name(), name, id,
-                       config_.vocab_size - 1);
-    }
+    SLUICE_RETURN_IF_ERROR(check_ids(file_, name, values, config_));
     return values;
   }
 
@@ -252,11 +258,7 @@ Result<GoldenOps> read_ops(const Path& path, const ModelConfig& config) {
   if (ops.ids.size() < 2)
     return data_loss("{}: tensor ids holds {} ids; expected at least 2", file.name(),
                      ops.ids.size());
-  for (const int32_t id : ops.ids) {
-    if (id >= 0 && id < config.vocab_size) continue;
-    return data_loss("{}: tensor ids holds id {}; expected 0 to {}", file.name(), id,
-                     config.vocab_size - 1);
-  }
+  SLUICE_RETURN_IF_ERROR(check_ids(file, "ids", ops.ids, config));
   for (const TensorEntry& entry : file.tensors()) {
     if (entry.name == "ids") continue;
     const std::vector<int64_t> shape =

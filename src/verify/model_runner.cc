@@ -2,16 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 namespace sluice {
-namespace {
-
-int64_t pages_of(int64_t num_tokens) {
-  return (num_tokens + kKvPageTokens - 1) / kKvPageTokens;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const ModelWeights& weights,
                                                          const Backend& backend,
                                                          const RunnerLimits& limits) {
@@ -19,7 +12,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const ModelWeights& wei
   StateLimits state_limits;
   state_limits.num_slots = 2 * limits.num_sequences;
   state_limits.num_pages =
-      static_cast<int32_t>(limits.num_sequences * pages_of(limits.context_max));
+      static_cast<int32_t>(limits.num_sequences * pages_for(limits.context_max));
   state_limits.context_max = limits.context_max;
   SLUICE_ASSIGN_OR_RETURN(StatePool state,
                           StatePool::create(weights.config, state_limits, *backend.ops->memory));
@@ -85,6 +78,20 @@ StepOutput ModelRunner::drafts(const MatView<const bf16>& hidden, std::span<cons
 
 StepOutput ModelRunner::engine_prefill(std::span<const int32_t> ids, Sequence* sequence) {
   return prefill(*forward_, state_, ids, {backend_.prefill_form, limits_.rows_max}, sequence);
+}
+
+std::vector<int32_t> random_ids(const ModelConfig& config, uint64_t seed, int64_t count) {
+  std::mt19937_64 rng(seed);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(config.vocab_size)));
+  }
+  return ids;
+}
+
+int64_t mixer_idx(const ModelConfig& config, int64_t layer) {
+  const auto first = config.layer_types.begin();
+  return std::count(first, first + layer, config.layer_types[static_cast<size_t>(layer)]);
 }
 
 int32_t best_id(std::span<const bf16> logits) {

@@ -64,6 +64,12 @@ class ModelRunner {
   std::vector<int32_t> row_numbers_;
 };
 
+/// Ids that stand in for text.
+std::vector<int32_t> random_ids(const ModelConfig& config, uint64_t seed, int64_t count);
+
+/// Layers of the same kind before `layer`: its place in the state pool.
+int64_t mixer_idx(const ModelConfig& config, int64_t layer);
+
 /// Index of the largest value, the lowest of equal ones.
 int32_t best_id(std::span<const bf16> logits);
 

@@ -104,10 +104,8 @@ class ForcingTap : public OpTap {
     const GoldenOps::Tensor* tensor = golden_.find(place.prefix + "key");
     if (tensor == nullptr) return;
     const ModelConfig& config = runner_.config();
-    const auto first = config.layer_types.begin();
-    const int64_t layer = place.prefix.starts_with("mtp.")
-                              ? config.num_full_attention_layers()
-                              : std::count(first, first + place.layer, LayerType::kFullAttention);
+    const int64_t layer = place.prefix.starts_with("mtp.") ? config.num_full_attention_layers()
+                                                           : mixer_idx(config, place.layer);
     const KvLayerView kv = runner_.state().kv_layer(layer);
     OpValues ours;
     ours.num_rows = tensor->shape[0];

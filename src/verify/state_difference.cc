@@ -6,12 +6,6 @@
 namespace sluice {
 namespace {
 
-/// Layers of the same kind before `layer`.
-int64_t mixer_idx(const ModelConfig& config, int64_t layer) {
-  const LayerType kind = config.layer_types[static_cast<size_t>(layer)];
-  return std::count(config.layer_types.begin(), config.layer_types.begin() + layer, kind);
-}
-
 void append(const MemoryTable& memory, const bf16* from, int64_t count, std::vector<float>* out) {
   const std::vector<bf16> values = fetch(memory, from, count);
   std::transform(values.begin(), values.end(), std::back_inserter(*out), to_float);

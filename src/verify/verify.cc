@@ -1,7 +1,6 @@
 #include "verify/verify.h"
 
 #include <algorithm>
-#include <random>
 
 #include "engine/placed_weights.h"
 #include "verify/accuracy.h"
@@ -22,10 +21,9 @@ std::vector<int32_t> identity_ids(const ModelConfig& config, const Golden* golde
   }
   std::vector<int32_t> ids;
   if (longest != nullptr) ids = longest->ids;
-  std::mt19937_64 rng(options.seed);
-  while (static_cast<int64_t>(ids.size()) < options.num_identity_ids) {
-    ids.push_back(static_cast<int32_t>(rng() % static_cast<uint64_t>(config.vocab_size)));
-  }
+  const auto missing = options.num_identity_ids - static_cast<int64_t>(ids.size());
+  const std::vector<int32_t> more = random_ids(config, options.seed, missing);
+  ids.insert(ids.end(), more.begin(), more.end());
   ids.resize(static_cast<size_t>(options.num_identity_ids));
   return ids;
 }
