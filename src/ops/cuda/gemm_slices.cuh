@@ -1,0 +1,155 @@
+#pragma once
+// Tiles whose parts of K are summed by several blocks: partial sums meet in device memory and are added in the order of the tree, whoever adds them.
+
+#include "ops/cuda/gemm_epilogue.cuh"
+#include "ops/cuda/gemm_ring.cuh"
+
+namespace sluice::cuda {
+
+__device__ __forceinline__ void sync_consumers(int count) {
+  asm volatile("bar.sync 1, %0;" ::"r"(count) : "memory");
+}
+
+/// What was written before by the threads that met this one at a barrier is seen by whoever awaits the ticket.
+__device__ __forceinline__ void leave_ticket(int* ticket) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(ticket) : "memory");
+}
+
+__device__ __forceinline__ void await_tickets(const int* ticket, int count) {
+  int seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(ticket) : "memory");
+  } while (seen < count);
+}
+
+/// The calling thread's share of a slot of partial sums of a tile: quad q is at [q * kGemmConsumers].
+template <int kTokens>
+__device__ __forceinline__ float4* partial_slot(const GemmParams& params, int slot) {
+  constexpr int64_t kSlotQuads = static_cast<int64_t>(kTokens / 8) * kGemmConsumers;
+  return reinterpret_cast<float4*>(params.partials) + slot * kSlotQuads + threadIdx.x;
+}
+
+/// Leaves slice `slice` of split tile `split` where the blocks that finish the tile find it.
+template <int kTokens>
+__device__ void leave_slice(const GemmParams& params, int split, int slice,
+                            const float (&sums)[kTokens / 2]) {
+  float4* to = partial_slot<kTokens>(params, split * params.num_slices + slice);
+#pragma unroll
+  for (int q = 0; q < kTokens / 8; ++q) {
+    const float* v = sums + 4 * q;
+    __stcg(to + q * kGemmConsumers, make_float4(v[0], v[1], v[2], v[3]));
+  }
+  sync_consumers(kGemmConsumers);
+}
+
+__device__ __forceinline__ void add_to(float4& sum, float4 x) {
+  sum.x = __fadd_rn(sum.x, x.x);
+  sum.y = __fadd_rn(sum.y, x.y);
+  sum.z = __fadd_rn(sum.z, x.z);
+  sum.w = __fadd_rn(sum.w, x.w);
+}
+
+/// One quad's total over the slices that begin at `first`: the tree's groups of parts, or its parts.
+template <int kTokens>
+__device__ __forceinline__ float4 add_slices(const float4* first, int num_slices) {
+  constexpr int kSlotQuads = kTokens / 8 * kGemmConsumers;
+  if (num_slices != kNumParts) {
+    float4 total = __ldcg(first);
+#pragma unroll 2
+    for (int s = 1; s < num_slices; ++s) add_to(total, __ldcg(first + s * kSlotQuads));
+    return total;
+  }
+  float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+  for (int begin = 0; begin < kNumParts; begin += 3) {
+    float4 group = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (int s = begin; s < begin + 3 && s < kNumParts; ++s) {
+      add_to(group, __ldcg(first + s * kSlotQuads));
+    }
+    add_to(total, group);
+  }
+  return total;
+}
+
+/// Adds and stores `count` (at most kMost) quads of a split tile from `first` on, once wait() has returned.
+template <int kTokens, bool kPair, int kMost, typename Wait>
+__device__ __forceinline__ void finish_quads(const GemmParams& params, QuadOut<kPair> out,
+                                             int split, int first, int count, Wait wait) {
+  OldQuad old[kMost];
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    if (i < count) old[i] = out.load_old(i);
+  }
+  wait();
+  const float4* from = partial_slot<kTokens>(params, split * params.num_slices);
+  float4 totals[kMost];
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    if (i >= count) continue;
+    totals[i] = add_slices<kTokens>(from + (first + i) * kGemmConsumers, params.num_slices);
+  }
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) {
+    if (i >= count) continue;
+    const float4 v = totals[i];
+    out.store({{v.x, v.y}, {v.z, v.w}}, old[i]);
+    out.advance();
+  }
+}
+
+/// Finishes one of a split tile's shares of tokens, of which it has as many as slices. Waits for the slices, which other blocks of this grid hold: all of them
+/// are running or will be, since no grid is larger than the device and no block waits before it has left its own slices.
+template <int kTokens, bool kPair>
+__device__ void finish_share(const GemmParams& params, GemmPlace place, int low, int high,
+                             int token_first, int split, int share) {
+  constexpr int kQuads = kTokens / 8;
+  const int first = share * kQuads / params.num_slices;
+  const int count = (share + 1) * kQuads / params.num_slices - first;
+  int* tickets = params.tickets + 2 * split;
+  if (count > 0) {
+    const QuadOut<kPair> out(params, place, low, high, token_first + 8 * first);
+    finish_quads<kTokens, kPair, (kQuads + 2) / 3>(params, out, split, first, count, [&] {
+      if (threadIdx.x == 0) await_tickets(tickets, params.num_slices);
+      sync_consumers(kGemmConsumers);
+    });
+  }
+  // The last share leaves the tickets as it found them.
+  if (threadIdx.x == 0 && atomicAdd(tickets + 1, 1) == params.num_slices - 1) {
+    tickets[0] = 0;
+    tickets[1] = 0;
+  }
+}
+
+/// For few tokens, where a share is not worth a wait: the block that leaves a tile's last slice finishes it alone. `last` is in shared memory.
+template <int kTokens, bool kPair>
+__device__ void finish_if_last(const GemmParams& params, GemmPlace place, int low, int high,
+                               int split, int* last) {
+  if (threadIdx.x == 0) {
+    int taken;
+    int* ticket = params.tickets + 2 * split;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+                 : "=r"(taken)
+                 : "l"(ticket)
+                 : "memory");
+    *last = taken == params.num_slices - 1 ? 1 : 0;
+    if (*last != 0) *ticket = 0;
+  }
+  sync_consumers(kGemmConsumers);
+  if (*last == 0) return;
+  constexpr int kQuads = kTokens / 8;
+  const QuadOut<kPair> out(params, place, low, high, 0);
+  finish_quads<kTokens, kPair, kQuads>(params, out, split, 0, kQuads, [] {});
+}
+
+/// The shares of this block, of `num_split` tiles; f(split tile, share). Blocks with a unit less than others come first.
+template <typename F>
+__device__ __forceinline__ void for_shares(const GemmParams& params, int num_split, F f) {
+  const int grid = static_cast<int>(gridDim.x);
+  const int begin = (static_cast<int>(blockIdx.x) + grid - params.num_units % grid) % grid;
+  for (int i = begin; i < num_split * params.num_slices; i += grid) {
+    f(i / params.num_slices, i % params.num_slices);
+  }
+}
+
+}  // namespace sluice::cuda

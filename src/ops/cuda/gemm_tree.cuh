@@ -1,0 +1,89 @@
+#pragma once
+// The order of sums of packed.h, block by block.
+
+#include "ops/cuda/gemm_weights.cuh"
+
+namespace sluice::cuda {
+
+/// Bytes between a thread's quads of sums in shared memory.
+inline constexpr int kAsideStride = kGemmConsumers * 16;
+
+/// The tree of packed.h, fed block by block. kTotalAside: the total, touched three times a tile, lies in shared memory.
+template <int kSums, bool kTotalAside>
+struct SumTree {
+  float part[kSums], group[kSums], total[kTotalAside ? 1 : kSums];
+  uint32_t aside;          // of the calling thread
+  int part_idx, part_end;  // the open part and the block behind it
+  int num_blocks;          // of K
+
+  __device__ __forceinline__ void begin(int first_part, int first_block, int num_blocks_of_k) {
+    num_blocks = num_blocks_of_k;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) part[i] = group[i] = 0.0f;
+    put_total(group);
+    open_part(first_part, first_block);
+  }
+  __device__ __forceinline__ void open_part(int first, int block) {
+    part_idx = first;
+    while (part_begin(part_idx + 1, num_blocks) <= block) ++part_idx;
+    part_end = part_begin(part_idx + 1, num_blocks);
+  }
+  /// chain: the eight wgmmas of `block`.
+  __device__ __forceinline__ void add(int block, const float (&chain)[kSums], float low_scale,
+                                      float high_scale) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      part[i] = __fmaf_rn(chain[i], i % 4 < 2 ? low_scale : high_scale, part[i]);
+    }
+    if (block + 1 == part_end) close_part();
+  }
+  __device__ __forceinline__ void close_part() {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      group[i] = __fadd_rn(group[i], part[i]);
+      part[i] = 0.0f;
+    }
+    if (part_end == num_blocks) return;
+    const int closed = part_idx;
+    open_part(closed + 1, part_end);
+    if (closed / 3 != part_idx / 3) close_group();
+  }
+  __device__ __forceinline__ void close_group() {
+    float sums[kSums];
+    get_total(sums);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      sums[i] = __fadd_rn(sums[i], group[i]);
+      group[i] = 0.0f;
+    }
+    put_total(sums);
+  }
+  __device__ __forceinline__ void get_total(float (&sums)[kSums]) const {
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      if constexpr (kTotalAside) {
+        const Words v = load_words(aside + i / 4 * kAsideStride);
+        sums[i] = __uint_as_float(v.x);
+        sums[i + 1] = __uint_as_float(v.y);
+        sums[i + 2] = __uint_as_float(v.z);
+        sums[i + 3] = __uint_as_float(v.w);
+      } else {
+        for (int j = i; j < i + 4; ++j) sums[j] = total[j];
+      }
+    }
+  }
+  __device__ __forceinline__ void put_total(const float (&sums)[kSums]) {
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      if constexpr (kTotalAside) {
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(aside + i / 4 * kAsideStride),
+                     "f"(sums[i]), "f"(sums[i + 1]), "f"(sums[i + 2]), "f"(sums[i + 3])
+                     : "memory");
+      } else {
+        for (int j = i; j < i + 4; ++j) total[j] = sums[j];
+      }
+    }
+  }
+};
+
+}  // namespace sluice::cuda

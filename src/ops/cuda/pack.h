@@ -1,0 +1,24 @@
+#pragma once
+// Brings host memory to the device: weights into the layout of packed.h, all else as it is. Through two pinned buffers that are
+// taken at the first call, so that the host fills one while the device reads the other.
+
+#include <cstddef>
+
+#include "base/weight_view.h"
+
+namespace sluice::cuda {
+
+/// Bytes that pack_weight may write at `to`.
+size_t packed_bytes(const WeightView& from);
+
+/// `from` lies in host memory, `to` in the device's. In the view returned, data are packed blocks, and scales are FP8's scales
+/// or BF16's row factors (packed.h). `from` may go when it returns.
+WeightView pack_weight(const WeightView& from, std::byte* to);
+
+/// Plain bytes, by the same way. `from` may go when it returns.
+void copy_to_device(void* to, const void* from, size_t num_bytes);
+
+/// Gives the pinned buffers back.
+void release_staging();
+
+}  // namespace sluice::cuda

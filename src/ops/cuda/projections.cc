@@ -1,0 +1,152 @@
+#include "ops/cuda/projections.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cuda/device.h"
+#include "ops/cuda/gemm_sm90.h"
+#include "ops/cuda/skinny.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kWgmmaCapability = 90;  // wgmma is an instruction of this capability alone
+/// Rows up to which the mma.sync kernels are the faster ones (bench/results/h200/projections.md).
+constexpr int kFewRows = kSkinnyRowsMax;
+
+bool is_portable = false;
+
+bool uses_wgmma(int num_rows) {
+  return device().compute_capability == kWgmmaCapability && !is_portable && num_rows > kFewRows;
+}
+
+/// wgmma's stores are of two values.
+bool is_even(int64_t stride) {
+  return stride % 2 == 0;
+}
+
+SkinnyMachine machine_of(const ProjectionScratch& scratch) {
+  return {device().num_sms, device().smem_bytes_max, scratch.range_flag};
+}
+
+/// Makes the operands of values.
+cudaError_t prepare(const ProjectionInput& x, const ProjectionScratch& scratch,
+                    cudaStream_t stream) {
+  if (x.values == nullptr) return cudaSuccess;
+  OperandsArgs args = {};
+  args.values = x.values;
+  args.stride = x.stride;
+  args.num_rows = x.num_rows;
+  args.num_cols = x.num_cols;
+  args.norm_weight = x.norm_weight;
+  args.eps = x.eps;
+  args.operands = x.operands;
+  args.out_stride = x.num_cols;
+  args.range_flag = scratch.range_flag;
+  return launch_operands(args, stream);
+}
+
+Gemm gemm_of(const ProjectionInput& x, GemmEpilogue epilogue, const ProjectionScratch& scratch) {
+  Gemm gemm = {};
+  gemm.x = x.operands;
+  gemm.x_stride = x.num_cols;
+  gemm.num_rows = x.num_rows;
+  gemm.num_in = x.num_cols;
+  gemm.epilogue = epilogue;
+  gemm.range_flag = scratch.range_flag;
+  gemm.workspace = {scratch.partials, scratch.tickets};
+  return gemm;
+}
+
+/// Calls fn(input, first row) for slices of rows that one launch takes; weights stream once a slice.
+template <typename Fn>
+cudaError_t for_slices(const ProjectionInput& x, Fn&& fn) {
+  for (int first = 0; first < x.num_rows; first += kSkinnyRowsMax) {
+    SkinnyInput input;
+    input.num_rows = std::min(kSkinnyRowsMax, x.num_rows - first);
+    input.operands = x.operands + static_cast<int64_t>(first) * x.num_cols;
+    input.stride = x.num_cols;
+    if (const cudaError_t error = fn(input, first); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+size_t projection_partial_bytes() {
+  return kGemmPartialBytes;
+}
+size_t projection_ticket_bytes() {
+  return kGemmTickets * sizeof(int);
+}
+
+cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> outputs,
+                    const ProjectionScratch& scratch, cudaStream_t stream) {
+  if (outputs.size() > static_cast<size_t>(kSkinnyOutputsMax)) return cudaErrorInvalidValue;
+  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  const bool all_even = std::all_of(outputs.begin(), outputs.end(),
+                                    [](const ProjectionOutput& o) { return is_even(o.stride); });
+  if (uses_wgmma(x.num_rows) && all_even) {
+    Gemm gemm = gemm_of(x, GemmEpilogue::kStore, scratch);
+    gemm.num_segments = static_cast<int>(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      gemm.segments[i] = {outputs[i].weight, outputs[i].out, outputs[i].stride};
+    }
+    return launch_gemm_skinny(gemm, stream);
+  }
+  return for_slices(x, [&](const SkinnyInput& input, int first) {
+    std::array<SkinnyOutput, kSkinnyOutputsMax> sliced = {};
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      sliced[i] = {outputs[i].weight, outputs[i].out + first * outputs[i].stride,
+                   outputs[i].stride};
+    }
+    return launch_skinny_linear(machine_of(scratch), input, sliced.data(),
+                                static_cast<int>(outputs.size()), stream);
+  });
+}
+
+cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& output,
+                             const ProjectionScratch& scratch, cudaStream_t stream) {
+  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  if (uses_wgmma(x.num_rows) && is_even(output.stride)) {
+    Gemm gemm = gemm_of(x, GemmEpilogue::kResidual, scratch);
+    gemm.num_segments = 1;
+    gemm.segments[0] = {output.weight, output.out, output.stride};
+    return launch_gemm_skinny(gemm, stream);
+  }
+  return for_slices(x, [&](const SkinnyInput& input, int first) {
+    const SkinnyOutput sliced = {output.weight, output.out + first * output.stride, output.stride};
+    return launch_skinny_residual(machine_of(scratch), input, sliced, stream);
+  });
+}
+
+cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
+                            const ProjectionScratch& scratch, cudaStream_t stream) {
+  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  const int num_out = output.gate.num_out;
+  if (uses_wgmma(x.num_rows) && num_out % kPackBlock == 0 && is_even(output.stride)) {
+    Gemm gemm = gemm_of(x, GemmEpilogue::kGateUp, scratch);
+    gemm.num_segments = 2;
+    gemm.segments[0] = {output.gate, output.values, output.stride};
+    gemm.segments[1] = {output.up, nullptr, 0};
+    gemm.operand = output.operands;
+    gemm.operand_stride = num_out;
+    return launch_gemm_skinny(gemm, stream);
+  }
+  return for_slices(x, [&](const SkinnyInput& input, int first) {
+    SkinnyGateUp sliced = {};
+    sliced.gate = output.gate;
+    sliced.up = output.up;
+    sliced.operands = output.operands + static_cast<int64_t>(first) * num_out;
+    sliced.operands_stride = num_out;
+    if (output.values != nullptr) sliced.values = output.values + first * output.stride;
+    sliced.values_stride = output.stride;
+    return launch_skinny_gate_up(machine_of(scratch), input, sliced, stream);
+  });
+}
+
+void use_portable_projections(bool portable) {
+  is_portable = portable;
+}
+
+}  // namespace sluice::cuda

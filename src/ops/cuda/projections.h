@@ -1,0 +1,63 @@
+#pragma once
+// The projections of a step of up to 64 rows, by the kernels that suit the GPU and the rows: wgmma where the GPU has it, mma.sync elsewhere and for few rows. All
+// sum in the order of packed.h, so a row's bits are the same whichever runs.
+
+#include <cuda_runtime_api.h>
+
+#include <span>
+
+#include "base/bf16.h"
+#include "ops/cuda/packed.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kProjectionRowsMax = 64;
+
+/// A projection's input: operands (packed.h), rows behind one another, or values that are made into operands first, with their RMSNorm (ops/norm.h) when
+/// norm_weight is not null.
+struct ProjectionInput {
+  int num_rows;
+  int num_cols;
+  /// Operands; with values not null a buffer for them.
+  uint16_t* operands;
+  const bf16* values = nullptr;
+  int64_t stride = 0;  // of the values, elements
+  const float* norm_weight = nullptr;
+  float eps = 0.0f;
+};
+
+struct ProjectionOutput {
+  PackedWeight weight;
+  bf16* out;
+  int64_t stride;
+};
+
+/// What launches of one stream share. Tickets are zero before the first one.
+struct ProjectionScratch {
+  float* partials;
+  int* tickets;
+  int* range_flag;
+};
+size_t projection_partial_bytes();
+size_t projection_ticket_bytes();
+
+/// out = rb(x W^T) for up to four outputs of one input.
+cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> outputs,
+                    const ProjectionScratch& scratch, cudaStream_t stream);
+/// out = rb(out + rb(x W^T)).
+cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& output,
+                             const ProjectionScratch& scratch, cudaStream_t stream);
+/// The MLP's first half as the operands of its second, [num_rows, gate.num_out], and as values where those are wanted.
+struct GateUpOutput {
+  PackedWeight gate, up;
+  uint16_t* operands;
+  bf16* values = nullptr;
+  int64_t stride = 0;  // of the values, elements
+};
+cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
+                            const ProjectionScratch& scratch, cudaStream_t stream);
+
+/// For tests: the mma.sync kernels although the GPU has wgmma.
+void use_portable_projections(bool portable);
+
+}  // namespace sluice::cuda

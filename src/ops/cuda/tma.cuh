@@ -1,0 +1,91 @@
+#pragma once
+// The bulk copy engine of sm_90: barriers in shared memory that count bytes, and copies of tensor tiles that arrive on them.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace sluice::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised barriers known to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Arrives, and expects `bytes` of copies before the phase ends.
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ bool barrier_try(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  while (!barrier_try(barrier, parity)) {
+  }
+}
+
+/// Passed with weights: each byte is read once a step, so it should not push out what is read again.
+constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+
+__device__ __forceinline__ void load_tile_2d(uint32_t to, const CUtensorMap* map, int x, int y,
+                                             uint32_t barrier, uint64_t hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(hint)
+      : "memory");
+}
+
+__device__ __forceinline__ void load_tile_3d(uint32_t to, const CUtensorMap* map, int x, int y,
+                                             int z, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
+}
+
+/// A place in a ring of kSlots and the parity of its current use.
+template <int kSlots>
+struct RingCursor {
+  int slot = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+  /// The place `steps` (less than kSlots) further on.
+  __device__ __forceinline__ RingCursor ahead(int steps) const {
+    const bool wraps = slot + steps >= kSlots;
+    return {wraps ? slot + steps - kSlots : slot + steps, wraps ? parity ^ 1 : parity};
+  }
+};
+
+}  // namespace sluice::cuda
