@@ -7,6 +7,26 @@
 #include "decode/noise.h"
 
 namespace sluice {
+namespace {
+
+/// A sum of probabilities relative to the likeliest, in units of 2^-96: exact, so the order does not matter and a device cuts where the host does.
+__extension__ typedef unsigned __int128 Mass;
+
+/// `probability` is at most 1; NaN counts as 0.
+Mass mass_of(double probability) {
+  if (!(probability > 0.0)) return 0;
+  const double scaled = probability * 0x1p32;
+  const auto high = static_cast<uint64_t>(scaled);
+  const auto low = static_cast<uint64_t>((scaled - static_cast<double>(high)) * 0x1p64);
+  return (static_cast<Mass>(high) << 64) | low;
+}
+
+double to_double(Mass mass) {
+  return static_cast<double>(static_cast<uint64_t>(mass >> 64)) * 0x1p-32 +
+         static_cast<double>(static_cast<uint64_t>(mass)) * 0x1p-96;
+}
+
+}  // namespace
 
 void TokenCounts::add_prompt(std::span<const int32_t> ids) {
   for (const int32_t id : ids) counts_[id].in_prompt = true;
@@ -43,6 +63,12 @@ Result<SampledToken> Sampler::sample(std::span<const bf16> logits, const Samplin
   return token;
 }
 
+Status unsound_logits() {
+  return data_loss(
+      "the model's logits are not finite: its weights are damaged or its activations overflow "
+      "(`sluice info --verify` reads every weight)");
+}
+
 Status Sampler::widen(std::span<const bf16> logits) {
   SLUICE_CHECK_GE(static_cast<int64_t>(logits.size()), static_cast<int64_t>(num_defined_));
   bool is_sound = true;
@@ -50,10 +76,7 @@ Status Sampler::widen(std::span<const bf16> logits) {
     logits_[i] = to_float(logits[i]);
     is_sound &= logits_[i] < std::numeric_limits<float>::infinity();  // false for NaN too
   }
-  if (is_sound) return Status();
-  return data_loss(
-      "the model's logits are not finite: its weights are damaged or its activations overflow "
-      "(`sluice info --verify` reads every weight)");
+  return is_sound ? Status() : unsound_logits();
 }
 
 double Sampler::log_sum_exp() const {
@@ -118,14 +141,14 @@ void Sampler::keep_top_p(float top_p) {
   std::stable_sort(candidates_.begin(), candidates_.end(),
                    [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
   const double max = candidates_.back().logit;
-  double total = 0.0;
-  for (const Candidate& c : candidates_) total += std::exp(c.logit - max);
-  const double limit = (1.0 - static_cast<double>(top_p)) * total;
-  double below = 0.0;
+  Mass total = 0;
+  for (const Candidate& c : candidates_) total += mass_of(std::exp(c.logit - max));
+  const double limit = (1.0 - static_cast<double>(top_p)) * to_double(total);
+  Mass below = 0;
   size_t num_dropped = 0;
   while (num_dropped + 1 < candidates_.size()) {
-    below += std::exp(candidates_[num_dropped].logit - max);
-    if (below > limit) break;
+    below += mass_of(std::exp(candidates_[num_dropped].logit - max));
+    if (to_double(below) > limit) break;
     ++num_dropped;
   }
   candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(num_dropped));

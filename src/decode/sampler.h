@@ -31,6 +31,9 @@ struct SampledToken {
   TokenLogprobs logprobs;
 };
 
+/// kDataLoss: a logit is NaN or positive infinity. A wrong token is worse than none.
+Status unsound_logits();
+
 /// Draws from one row of logits; a Sampler serves one draw at a time. Its buffers of vocabulary size are
 /// taken once, but for log probabilities and for top-p without top-k.
 class Sampler {
