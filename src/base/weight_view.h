@@ -11,10 +11,13 @@ enum class WeightFormat { kBf16, kFp8Block128 };
 /// Rows and columns that share one scale of a block-FP8 weight.
 inline constexpr int64_t kFp8BlockSize = 128;
 
-/// [num_out, num_in] row-major, nothing repacked.
+/// As a checkpoint or a host backend has it: [num_out, num_in] row-major, nothing repacked.
 /// kBf16: bf16 values; `scales` is null.
 /// kFp8Block128: e4m3fn bytes; `scales` fp32 [ceil(num_out/128), ceil(num_in/128)], row-major;
 ///   W[n, k] = e4m3(data[n, k]) * scales[n / 128, k / 128].
+///
+/// As OpTable::place_weight returns it, data and scales are the backend's own: the same format and shape, in a layout that
+/// only its ops can read (ops/cuda/packed.h).
 struct WeightView {
   WeightFormat format = WeightFormat::kBf16;
   const void* data = nullptr;

@@ -23,7 +23,10 @@ bool prefill_step(Forward& forward, StatePool& state, std::span<const int32_t> i
   input.token_ids = ids.subspan(static_cast<size_t>(first), static_cast<size_t>(num_rows));
   input.runs = {&run, 1};
   input.gdn_form = options.gdn_form;
-  if (is_last) input.logit_rows = {&last_row, 1};
+  if (is_last) {
+    input.logit_rows = {&last_row, 1};
+    options.draw.apply(&input);
+  }
   *output = forward.forward_rows(input, state);
   state.advance(sequence, num_rows, chunked);
   return is_last;

@@ -8,12 +8,27 @@
 
 namespace sluice {
 
+/// How the backend draws the token behind a step's last row; without a request the host draws from the logits.
+struct StepDraw {
+  const DrawRequest* request = nullptr;
+  int32_t num_defined = 0;
+
+  void apply(StepInput* input) const {
+    if (request == nullptr) return;
+    input->draws = {request, 1};
+    input->num_defined = num_defined;
+    input->wants_logits = false;
+  }
+};
+
 struct PrefillOptions {
   /// kStep advances from the live position; kChunk goes back to the last multiple of kGdnChunk and runs at most
   /// kGdnChunk - 1 rows again. Either way any cut of a prompt gives the same bits.
   GdnForm gdn_form = GdnForm::kStep;
   /// Rows of one forward step; a multiple of kGdnChunk.
   int64_t rows_max = 512;
+  /// Of the last step.
+  StepDraw draw = {};
 };
 
 /// One forward step of a prompt, at most rows_max rows: true when the prompt is done and *output holds the last row's

@@ -3,7 +3,7 @@
 namespace sluice {
 
 StepOutput decode_step(Forward& forward, StatePool& state, int32_t token_id, GdnForm prefill_form,
-                       Sequence* sequence) {
+                       Sequence* sequence, const StepDraw& draw) {
   RowRun run = state.next_run(*sequence, 0, 1);
   run.checkpoint_slot = kNoSlot;
   const int32_t logit_row = 0;
@@ -12,6 +12,7 @@ StepOutput decode_step(Forward& forward, StatePool& state, int32_t token_id, Gdn
   input.runs = {&run, 1};
   input.gdn_form = GdnForm::kStep;
   input.logit_rows = {&logit_row, 1};
+  draw.apply(&input);
   const StepOutput output = forward.forward_rows(input, state);
   state.advance(sequence, 1, false);
   if (prefill_form == GdnForm::kChunk && sequence->position % kGdnChunk == 0) {

@@ -8,6 +8,6 @@ namespace sluice {
 /// With the chunk form's prefill the checkpoint follows at every multiple of kGdnChunk.
 /// Pre: one more position is reserved.
 StepOutput decode_step(Forward& forward, StatePool& state, int32_t token_id, GdnForm prefill_form,
-                       Sequence* sequence);
+                       Sequence* sequence, const StepDraw& draw = {});
 
 }  // namespace sluice

@@ -10,6 +10,9 @@ namespace {
 constexpr std::array kIsas = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16,
                               CpuIsa::kAmx};
 
+/// The CUDA backend's blocks take so many rows; what lies beyond gives other bits.
+constexpr int64_t kCudaRowsMax = 64;
+
 Result<CpuIsa> find_isa(std::string_view name) {
   std::string known = "ref";
   for (const CpuIsa isa : kIsas) {
@@ -25,6 +28,7 @@ Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
   if (device == "cuda") {
     Backend cuda;
     SLUICE_ASSIGN_OR_RETURN(cuda.ops, cuda_ops());
+    cuda.prefill_rows_max = kCudaRowsMax;
     return cuda;
   }
   if (device != "auto" && device != "cpu") {

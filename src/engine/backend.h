@@ -12,6 +12,8 @@ struct Backend {
   const OpTable* ops = nullptr;
   /// The form that measures faster for prompts on this backend.
   GdnForm prefill_form = GdnForm::kStep;
+  /// Most rows of one step of a prompt; a multiple of kGdnChunk.
+  int64_t prefill_rows_max = 65536;
 };
 
 /// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref.

@@ -89,8 +89,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   load_options.num_threads = options.num_threads;
   SLUICE_ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model_dir, load_options));
   auto impl = std::make_unique<Impl>(options, std::move(model), backend);
-  SLUICE_ASSIGN_OR_RETURN(impl->weights,
-                          PlacedWeights::create(impl->model.weights, *backend.ops->memory));
+  impl->options.prefill_rows_max = std::min(options.prefill_rows_max, backend.prefill_rows_max);
+  SLUICE_ASSIGN_OR_RETURN(
+      impl->weights, PlacedWeights::create(impl->model.weights, *backend.ops, options.on_placing));
+  impl->options.on_placing = nullptr;  // the caller's, and may go with it
   const ModelWeights& weights = impl->weights.weights();
   SLUICE_ASSIGN_OR_RETURN(impl->context_max, choose_context(options, weights.config));
   if (!options.ids_only) {
@@ -108,7 +110,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
                                      *backend.ops->memory));
   SLUICE_ASSIGN_OR_RETURN(impl->forward,
                           Forward::create(weights, *backend.ops, impl->pool,
-                                          forward_limits(options, impl->context_max)));
+                                          forward_limits(impl->options, impl->context_max)));
   impl->sampler.emplace(weights.config.vocab_size, impl->num_defined_ids());
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -138,6 +140,12 @@ std::string_view Engine::backend_name() const {
 }
 int Engine::num_threads() const {
   return impl_->pool.num_threads();
+}
+size_t Engine::placed_bytes() const {
+  return impl_->weights.num_bytes();
+}
+double Engine::placing_s() const {
+  return impl_->weights.seconds();
 }
 
 void Engine::check_integrity() const {

@@ -12,6 +12,7 @@
 #include "chat/template.h"
 #include "decode/sampling_params.h"
 #include "decode/stop.h"
+#include "engine/placed_weights.h"
 #include "model/checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
@@ -33,6 +34,8 @@ struct EngineOptions {
   int64_t prefill_rows_max = 512;
   /// "" picks the best; else scalar | avx2 | avx512 | avx512bf16 | amx | ref (the reference backend).
   std::string isa;
+  /// Called while a device's copy of the weights is made; null: not at all.
+  OnPlacing on_placing;
   /// The chat template and tokenizer are needed unless only ids are used (benchmarks on synthetic weights).
   bool ids_only = false;
 };
@@ -90,6 +93,9 @@ class Engine {
   int64_t context_max() const;
   std::string_view backend_name() const;
   int num_threads() const;
+  /// Bytes of weights that were copied to a device, and how long that took. Zero where the checkpoint's map is used.
+  size_t placed_bytes() const;
+  double placing_s() const;
 
   /// kResourceExhausted naming num_sessions_max when none is free.
   Result<std::unique_ptr<Session>> create_session();

@@ -1,25 +1,18 @@
 #include "engine/placed_weights.h"
 
+#include <chrono>
+
 #include "model/weights_visit.h"
 
 namespace sluice {
 namespace {
 
-size_t matrix_bytes(const WeightView& w) {
-  const auto values = static_cast<size_t>(w.num_out) * static_cast<size_t>(w.num_in);
-  return w.format == WeightFormat::kBf16 ? values * sizeof(bf16) : values;
-}
-
-size_t num_scales(const WeightView& w) {
-  if (w.scales == nullptr) return 0;
-  const int64_t rows = (w.num_out + kFp8BlockSize - 1) / kFp8BlockSize;
-  return static_cast<size_t>(rows * w.scale_cols());
-}
-
 /// Hands out places of one arena, or only counts what it would need.
 class Placer {
  public:
-  Placer(const MemoryTable& memory, Arena* arena) : memory_(memory), arena_(arena) {}
+  explicit Placer(const OpTable& ops) : ops_(ops) {}
+  Placer(const OpTable& ops, Arena* arena, size_t num_bytes_total, const OnPlacing& on_placing)
+      : ops_(ops), arena_(arena), num_bytes_total_(num_bytes_total), on_placing_(on_placing) {}
 
   template <typename T>
   const T* place(const T* from, size_t count) {
@@ -27,53 +20,60 @@ class Placer {
     num_bytes_ += bytes + Arena::kAlignment;
     if (arena_ == nullptr || bytes == 0) return from;
     T* to = arena_->take<T>(static_cast<int64_t>(count));
-    memory_.upload(to, from, bytes);
+    ops_.memory->upload(to, from, bytes);
     return to;
+  }
+
+  WeightView place(const WeightView& from) {
+    const size_t bytes = ops_.weight_bytes(from);
+    num_bytes_ += bytes + Arena::kAlignment;
+    if (arena_ == nullptr) return from;
+    auto* to = arena_->take<std::byte>(static_cast<int64_t>(bytes));
+    const WeightView placed = ops_.place_weight(from, to);
+    if (on_placing_) on_placing_({num_bytes_, num_bytes_total_});
+    return placed;
   }
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  const MemoryTable& memory_;
-  Arena* arena_;
+  const OpTable& ops_;
+  Arena* arena_ = nullptr;
   size_t num_bytes_ = 0;
+  size_t num_bytes_total_ = 0;
+  OnPlacing on_placing_;
 };
 
-void place_matrix(WeightView* w, Placer* placer) {
-  w->data = placer->place(static_cast<const std::byte*>(w->data), matrix_bytes(*w));
-  if (w->scales != nullptr) w->scales = placer->place(w->scales, num_scales(*w));
-}
-
+/// embed_tokens is read by rows and stays as it is; an lm_head tied to it is a projection and gets a place of its own.
 void place_all(ModelWeights* weights, Placer* placer) {
   for_each_tensor(
-      *weights, [&](WeightView& w) { place_matrix(&w, placer); },
+      *weights, [&](WeightView& w) { w = placer->place(w); },
       [&](VectorView& v) { v = VectorView(placer->place(v.data(), v.size()), v.size()); });
-  const bool is_tied = weights->lm_head.data == weights->embed_tokens.data;
   MatView<const bf16>& embed = weights->embed_tokens;
   SLUICE_CHECK_EQ(embed.stride, embed.num_cols);
   embed.data = placer->place(embed.data, static_cast<size_t>(embed.num_rows * embed.num_cols));
-  if (is_tied) {
-    weights->lm_head.data = embed.data;
-  } else {
-    place_matrix(&weights->lm_head, placer);
-  }
+  weights->lm_head = placer->place(weights->lm_head);
 }
 
 }  // namespace
 
-Result<PlacedWeights> PlacedWeights::create(const ModelWeights& weights,
-                                            const MemoryTable& memory) {
+Result<PlacedWeights> PlacedWeights::create(const ModelWeights& weights, const OpTable& ops,
+                                            const OnPlacing& on_placing) {
   PlacedWeights placed;
   placed.weights_ = weights;
-  if (memory.is_host) return placed;
+  if (ops.memory->is_host) return placed;
+  const auto start = std::chrono::steady_clock::now();
   ModelWeights counted = weights;
-  Placer counter(memory, nullptr);
+  Placer counter(ops);
   place_all(&counted, &counter);
+  const size_t num_bytes = counter.num_bytes();
   SLUICE_ASSIGN_OR_RETURN(Buffer buffer,
-                          memory.allocate(counter.num_bytes(), "weights", MemoryKind::kPrivate));
+                          ops.memory->allocate(num_bytes, "weights", MemoryKind::kPrivate));
   Arena arena(std::move(buffer));
-  Placer placer(memory, &arena);
+  Placer placer(ops, &arena, num_bytes, on_placing);
   place_all(&placed.weights_, &placer);
+  ops.end_placing();
   placed.buffer_ = arena.release();
+  placed.seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return placed;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "decode/draw_request.h"
 #include "decode/round.h"
 #include "engine/engine_impl.h"
 #include "tokenizer/stream_decoder.h"
@@ -78,7 +79,7 @@ class Generation {
       if (result_.num_generated_tokens == 1) first_token = Clock::now();
       if (is_finished(id)) break;
       output = decode_step(*engine_.forward, *engine_.state, id, engine_.backend.prefill_form,
-                           &session_.sequence);
+                           &session_.sequence, next_draw());
     }
     result_.ttft_s = seconds_between(start, first_token);
     result_.decode_s = seconds_between(first_token, Clock::now());
@@ -88,7 +89,8 @@ class Generation {
  private:
   /// False when it was cancelled on the way.
   bool prefill_all(StepOutput* output) {
-    const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max};
+    const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max,
+                                    next_draw()};
     while (!prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
                          &session_.sequence, output)) {
       if (params_.cancelled && params_.cancelled()) return false;
@@ -96,14 +98,31 @@ class Generation {
     return true;
   }
 
+  /// What the backend shall draw behind all ids so far, where it can.
+  StepDraw next_draw() {
+    if (!engine_.forward->can_draw() || !can_be_drawn_by_backend(params_.sampling)) return {};
+    request_ = draw_request(params_.sampling, static_cast<int64_t>(session_.ids.size()));
+    return {&request_, engine_.num_defined_ids()};
+  }
+
+  Result<SampledToken> drawn_token_of(const StepOutput& output) {
+    if (!output.drawn.empty()) {
+      if (output.drawn[0] == kNoToken) return unsound_logits();
+      return SampledToken{output.drawn[0], {}};
+    }
+    const MatView<const bf16> logits = output.logits;
+    return engine_.sampler->sample({logits.row(0), static_cast<size_t>(logits.num_cols)},
+                                   params_.sampling, counts_,
+                                   static_cast<int64_t>(session_.ids.size()));
+  }
+
   /// Draws and records one token.
   Result<int32_t> draw(const StepOutput& output) {
-    const MatView<const bf16> logits = output.logits;
-    const auto position = static_cast<int64_t>(session_.ids.size());
-    SLUICE_ASSIGN_OR_RETURN(
-        SampledToken token,
-        engine_.sampler->sample({logits.row(0), static_cast<size_t>(logits.num_cols)},
-                                params_.sampling, counts_, position));
+    if (output.out_of_range) {
+      return data_loss(
+          "activations left the range of the backend's number format (f16 after a factor of 2^-4)");
+    }
+    SLUICE_ASSIGN_OR_RETURN(SampledToken token, drawn_token_of(output));
     session_.ids.push_back(token.id);
     counts_.add_generated(token.id);
     ++result_.num_generated_tokens;
@@ -153,6 +172,7 @@ class Generation {
   const std::function<bool(const TokenEvent&)>& on_token_;
   std::vector<int32_t> stop_ids_;
   TokenCounts counts_;
+  DrawRequest request_;
   TokenEvent event_;
   GenerateResult result_;
 };

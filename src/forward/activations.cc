@@ -42,13 +42,16 @@ Result<Activations::Buffers> Activations::create_buffers(const ModelConfig& conf
   for_each_row_buffer(act, config, [&](auto& view, int64_t width) {
     bytes += bytes_of(view, num_rows_max, width);
   });
+  const size_t logit_bytes = bytes_of(act.logits, num_logit_rows_max, config.vocab_size);
   Buffers buffers;
-  SLUICE_ASSIGN_OR_RETURN(Buffer rows, memory.allocate(bytes, "activations", MemoryKind::kPrivate));
   SLUICE_ASSIGN_OR_RETURN(
-      Buffer logits, memory.allocate(bytes_of(act.logits, num_logit_rows_max, config.vocab_size),
-                                     "logits", MemoryKind::kShared));
+      Buffer rows, memory.allocate(bytes + logit_bytes, "activations", MemoryKind::kPrivate));
   buffers.rows = Arena(std::move(rows));
-  buffers.logits = Arena(std::move(logits));
+  buffers.has_host_logits = !memory.is_host;
+  if (!buffers.has_host_logits) return buffers;
+  SLUICE_ASSIGN_OR_RETURN(Buffer logits,
+                          memory.allocate(logit_bytes, "logits", MemoryKind::kShared));
+  buffers.host_logits = Arena(std::move(logits));
   return buffers;
 }
 
@@ -62,14 +65,21 @@ Activations Activations::take(Buffers* buffers, const ModelConfig& config, int64
     take_view(&buffers->rows, num_rows_max, width, &view);
   });
   take_view(&buffers->rows, num_logit_rows_max, config.hidden_size, &act.logit_input);
-  take_view(&buffers->logits, num_logit_rows_max, config.vocab_size, &act.logits);
+  take_view(&buffers->rows, num_logit_rows_max, config.vocab_size, &act.logits);
+  act.host_logits = act.logits;
+  if (buffers->has_host_logits) {
+    take_view(&buffers->host_logits, num_logit_rows_max, config.vocab_size, &act.host_logits);
+  }
   return act;
 }
 
-Activations Activations::first_rows(int64_t num_rows) const {
+Activations Activations::first_rows(int64_t num_rows, int64_t num_logit_rows) const {
   Activations cut = *this;
   const auto cut_view = [num_rows](auto& view, int64_t) { view = view.rows(0, num_rows); };
   for_each_row_buffer(cut, ModelConfig(), cut_view);
+  cut.logit_input = logit_input.rows(0, num_logit_rows);
+  cut.logits = logits.rows(0, num_logit_rows);
+  cut.host_logits = host_logits.rows(0, num_logit_rows);
   return cut;
 }
 

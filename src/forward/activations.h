@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// Every buffer of one step, [num_rows_max, width], taken once. Names are the model's.
+/// Every buffer of one step, [num_rows_max, width], taken once. Rows are those of the backend's views, padding included. Names are the model's.
 struct Activations {
   MatView<bf16> x;          // residual stream
   MatView<bf16> h;          // normed input of a mixer or MLP
@@ -26,17 +26,21 @@ struct Activations {
   MatView<bf16> mtp_input;  // [embedding half, hidden half] of mtp.fc
   MatView<bf16> logit_input;
   MatView<bf16> logits;
+  MatView<bf16>
+      host_logits;  // where the host reads them; `logits` itself on backends that run there
 
   struct Buffers {
-    Arena rows;    // the backend's own
-    Arena logits;  // shared: the host draws from them
+    Arena rows;  // the backend's own
+    /// Shared, where the host cannot read the backend's own.
+    bool has_host_logits = false;
+    Arena host_logits;
   };
   static Result<Buffers> create_buffers(const ModelConfig& config, int64_t num_rows_max,
                                         int64_t num_logit_rows_max, const MemoryTable& memory);
   static Activations take(Buffers* buffers, const ModelConfig& config, int64_t num_rows_max,
                           int64_t num_logit_rows_max);
-  /// The same buffers, each cut to its first `num_rows` rows (logit buffers are left alone).
-  Activations first_rows(int64_t num_rows) const;
+  /// The same buffers, each cut to its first rows.
+  Activations first_rows(int64_t num_rows, int64_t num_logit_rows) const;
 };
 
 }  // namespace sluice

@@ -1,49 +1,68 @@
 #include "forward/decoder_layer.h"
 
-#include <array>
+#include "forward/block_parts.h"
 
 namespace sluice {
 namespace {
 
-void norm(const MatView<bf16>& x, VectorView weight, const LayerContext& ctx,
-          const MatView<bf16>& out) {
-  ctx.ops.rms_norm({x, weight, ctx.config.rms_norm_eps, out}, ctx.op_context);
+GdnMixerArgs gdn_args(const LayerWeights& layer, int64_t gdn_layer_idx, const LayerContext& ctx,
+                      const Activations& act) {
+  const auto& w = std::get<GdnLayerWeights>(layer.mixer);
+  GdnMixerArgs args;
+  args.x = act.x;
+  args.input_norm = layer.input_layernorm;
+  args.eps = ctx.config.rms_norm_eps;
+  args.shape = gdn_shape(ctx.config);
+  args.form = ctx.gdn_form;
+  args.in_proj_qkv = w.in_proj_qkv;
+  args.in_proj_z = w.in_proj_z;
+  args.in_proj_b = w.in_proj_b;
+  args.in_proj_a = w.in_proj_a;
+  args.conv1d = w.conv1d;
+  args.A_log = w.A_log;
+  args.dt_bias = w.dt_bias;
+  args.norm = w.norm;
+  args.out_proj = w.out_proj;
+  args.runs = ctx.runs;
+  args.recurrent = ctx.state.recurrent_layer(gdn_layer_idx);
+  args.conv_state = ctx.state.conv_layer(gdn_layer_idx);
+  args.h = act.h;
+  args.qkv = act.qkv;
+  args.z = act.z;
+  args.b = act.b;
+  args.a = act.a;
+  args.conv = act.conv;
+  args.g = act.g;
+  args.beta = act.beta;
+  args.core = act.core.cols(0, ctx.config.linear_value_dim());
+  return args;
 }
 
-void gdn_mixer(const GdnLayerWeights& w, int64_t gdn_layer_idx, const LayerContext& ctx,
-               const Activations& act) {
-  const std::array<Projection, 4> projections = {
-      {{w.in_proj_qkv, act.qkv}, {w.in_proj_z, act.z}, {w.in_proj_b, act.b}, {w.in_proj_a, act.a}}};
-  ctx.ops.linear({act.h, projections}, ctx.op_context);
-  ctx.ops.conv1d({act.qkv, w.conv1d, ctx.runs, ctx.state.conv_layer(gdn_layer_idx), act.conv},
-                 ctx.op_context);
-  ctx.ops.gdn_gates({act.a, act.b, w.A_log, w.dt_bias, act.g, act.beta}, ctx.op_context);
-  const MatView<bf16> core = act.core.cols(0, ctx.config.linear_value_dim());
-  const GdnArgs gdn = {gdn_shape(ctx.config),
-                       act.conv,
-                       act.g,
-                       act.beta,
-                       ctx.runs,
-                       ctx.state.recurrent_layer(gdn_layer_idx),
-                       core};
-  (ctx.gdn_form == GdnForm::kStep ? ctx.ops.gdn_step : ctx.ops.gdn_chunk)(gdn, ctx.op_context);
-  ctx.ops.gated_rms_norm({core, act.z, w.norm, ctx.config.rms_norm_eps, core}, ctx.op_context);
-  ctx.ops.linear_residual({core, w.out_proj, act.x}, ctx.op_context);
-}
-
-void attention_mixer(const AttentionLayerWeights& w, int64_t attention_layer_idx,
-                     const LayerContext& ctx, const Activations& act) {
-  const std::array<Projection, 3> projections = {
-      {{w.q_proj, act.qg}, {w.k_proj, act.k}, {w.v_proj, act.v}}};
-  ctx.ops.linear({act.h, projections}, ctx.op_context);
-  const AttentionShape shape = attention_shape(ctx.config);
-  const KvLayerView kv = ctx.state.kv_layer(attention_layer_idx);
-  ctx.ops.attn_prepare({shape, act.qg, act.k, act.v, w.q_norm, w.k_norm, ctx.config.rms_norm_eps,
-                        ctx.rope.cos(), ctx.rope.sin(), ctx.runs, kv, act.q},
-                       ctx.op_context);
-  const MatView<bf16> core = act.core.cols(0, ctx.config.attention_dim());
-  ctx.ops.attention({shape, act.q, act.qg, ctx.runs, kv, core}, ctx.op_context);
-  ctx.ops.linear_residual({core, w.o_proj, act.x}, ctx.op_context);
+AttentionMixerArgs attention_args(const LayerWeights& layer, int64_t attention_layer_idx,
+                                  const LayerContext& ctx, const Activations& act) {
+  const auto& w = std::get<AttentionLayerWeights>(layer.mixer);
+  AttentionMixerArgs args;
+  args.x = act.x;
+  args.input_norm = layer.input_layernorm;
+  args.eps = ctx.config.rms_norm_eps;
+  args.shape = attention_shape(ctx.config);
+  args.q_proj = w.q_proj;
+  args.k_proj = w.k_proj;
+  args.v_proj = w.v_proj;
+  args.q_norm = w.q_norm;
+  args.k_norm = w.k_norm;
+  args.cos = ctx.rope.cos();
+  args.sin = ctx.rope.sin();
+  args.o_proj = w.o_proj;
+  args.runs = ctx.runs;
+  args.kv = ctx.state.kv_layer(attention_layer_idx);
+  args.h = act.h;
+  args.qg = act.qg;
+  args.k = act.k;
+  args.v = act.v;
+  args.q = act.q;
+  args.core = act.core.cols(0, ctx.config.attention_dim());
+  return args;
 }
 
 }  // namespace
@@ -54,15 +73,15 @@ AttentionShape attention_shape(const ModelConfig& c) {
 
 void decoder_layer(const LayerWeights& weights, int64_t mixer_idx, const LayerContext& ctx,
                    const Activations& act) {
-  norm(act.x, weights.input_layernorm, ctx, act.h);
-  if (const auto* gdn = std::get_if<GdnLayerWeights>(&weights.mixer)) {
-    gdn_mixer(*gdn, mixer_idx, ctx, act);
+  if (std::holds_alternative<GdnLayerWeights>(weights.mixer)) {
+    gdn_mixer(ctx.ops, gdn_args(weights, mixer_idx, ctx, act), ctx.op_context);
   } else {
-    attention_mixer(std::get<AttentionLayerWeights>(weights.mixer), mixer_idx, ctx, act);
+    attention_mixer(ctx.ops, attention_args(weights, mixer_idx, ctx, act), ctx.op_context);
   }
-  norm(act.x, weights.post_attention_layernorm, ctx, act.h);
-  ctx.ops.gate_up({act.h, weights.mlp.gate_proj, weights.mlp.up_proj, act.mlp}, ctx.op_context);
-  ctx.ops.linear_residual({act.mlp, weights.mlp.down_proj, act.x}, ctx.op_context);
+  mlp(ctx.ops,
+      {act.x, weights.post_attention_layernorm, ctx.config.rms_norm_eps, weights.mlp.gate_proj,
+       weights.mlp.up_proj, weights.mlp.down_proj, act.h, act.mlp},
+      ctx.op_context);
 }
 
 }  // namespace sluice

@@ -8,9 +8,6 @@
 
 namespace sluice {
 
-/// gdn_step: any rows; a row's bits do not depend on how a prompt was cut. gdn_chunk: runs must begin at multiples of kGdnChunk.
-enum class GdnForm { kStep, kChunk };
-
 /// The ops' view of a model's full attention layers.
 AttentionShape attention_shape(const ModelConfig& config);
 

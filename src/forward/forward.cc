@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "forward/block_parts.h"
+
 namespace sluice {
 namespace {
 
@@ -43,15 +45,18 @@ Result<Forward> Forward::create(const ModelWeights& weights, const OpTable& ops,
   forward.limits_ = limits;
   SLUICE_ASSIGN_OR_RETURN(forward.rope_,
                           RopeTable::create(weights.config, limits.context_max, *ops.memory));
-  SLUICE_ASSIGN_OR_RETURN(forward.buffers_,
-                          Activations::create_buffers(weights.config, limits.num_rows_max,
-                                                      limits.num_logit_rows_max, *ops.memory));
-  forward.activations_ = Activations::take(&forward.buffers_, weights.config, limits.num_rows_max,
-                                           limits.num_logit_rows_max);
+  const int64_t rows_max = padded_rows(ops, limits.num_rows_max);
+  const int64_t logit_rows_max = padded_rows(ops, limits.num_logit_rows_max);
+  SLUICE_ASSIGN_OR_RETURN(
+      forward.buffers_,
+      Activations::create_buffers(weights.config, rows_max, logit_rows_max, *ops.memory));
+  forward.activations_ =
+      Activations::take(&forward.buffers_, weights.config, rows_max, logit_rows_max);
   SLUICE_ASSIGN_OR_RETURN(
       Buffer scratch,
       ops.memory->allocate(ops.scratch_bytes(dims), "backend scratch", MemoryKind::kPrivate));
   forward.scratch_ = Arena(std::move(scratch));
+  SLUICE_ASSIGN_OR_RETURN(forward.backend_state_, open_backend_state(ops, dims));
   return forward;
 }
 
@@ -60,48 +65,80 @@ LayerContext Forward::layer_context(std::span<const RowRun> runs, GdnForm form, 
   return {weights_->config, *ops_, op_context, rope_, state, runs, form};
 }
 
-OpContext Forward::begin_step(const StepRows& rows) {
-  check_runs(rows.runs, static_cast<int64_t>(rows.token_ids.size()), limits_.context_max);
-  for (const int32_t id : rows.token_ids) {
-    SLUICE_CHECK_GE(id, 0);
-    SLUICE_CHECK_LT(id, weights_->config.vocab_size);
-  }
-  scratch_.reset();
-  OpContext op_context;
-  op_context.pool = pool_;
-  op_context.scratch = &scratch_;
-  op_context.tap = tap_;
-  ops_->begin_step(rows, op_context);
-  return op_context;
+StepRows Forward::step_rows(std::span<const int32_t> token_ids, std::span<const RowRun> runs,
+                            std::span<const int32_t> logit_rows) const {
+  StepRows rows = {token_ids, runs, logit_rows};
+  rows.num_rows = padded_rows(*ops_, static_cast<int64_t>(token_ids.size()));
+  rows.num_logit_rows =
+      logit_rows.empty() ? 0 : padded_rows(*ops_, static_cast<int64_t>(logit_rows.size()));
+  return rows;
 }
 
-StepOutput Forward::head(VectorView norm, std::span<const int32_t> logit_rows,
-                         const Activations& act, OpContext& op_context) const {
-  ops_->rms_norm({act.x, norm, weights_->config.rms_norm_eps, act.hidden}, op_context);
-  const auto num_logit_rows = static_cast<int64_t>(logit_rows.size());
-  SLUICE_CHECK_LE(num_logit_rows, limits_.num_logit_rows_max);
-  const MatView<bf16> input = act.logit_input.rows(0, num_logit_rows);
-  const MatView<bf16> logits = act.logits.rows(0, num_logit_rows);
-  for (int64_t i = 0; i < num_logit_rows; ++i) {
-    const int32_t row = logit_rows[static_cast<size_t>(i)];
-    SLUICE_CHECK_LT(row, act.hidden.num_rows);
-    ops_->memory->copy(input.row(i), act.hidden.row(row),
-                       static_cast<size_t>(act.hidden.num_cols) * sizeof(bf16));
-  }
-  if (num_logit_rows > 0) {
-    const Projection lm_head = {weights_->lm_head, logits};
-    ops_->linear({input, {&lm_head, 1}}, op_context);
-  }
-  ops_->end_step(op_context);
-  return {act.hidden, logits};
-}
-
-StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
-  const auto num_rows = static_cast<int64_t>(input.token_ids.size());
+void Forward::check_step(const StepRows& rows) const {
+  const auto num_rows = static_cast<int64_t>(rows.token_ids.size());
   SLUICE_CHECK_GT(num_rows, 0);
   SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  const Activations act = activations_.first_rows(num_rows);
-  OpContext op_context = begin_step({input.token_ids, input.runs});
+  SLUICE_CHECK_LE(static_cast<int64_t>(rows.logit_rows.size()), limits_.num_logit_rows_max);
+  check_runs(rows.runs, num_rows, limits_.context_max);
+  const int64_t id_min = backend_state_ == nullptr ? 0 : drawn_token(kDrawnMax - 1);
+  for (const int32_t id : rows.token_ids) {
+    SLUICE_CHECK_GE(id, id_min);
+    SLUICE_CHECK_LT(id, weights_->config.vocab_size);
+  }
+  for (const int32_t row : rows.logit_rows) SLUICE_CHECK_LT(row, num_rows);
+}
+
+template <typename RunOps>
+PendingStep Forward::run_step(const StepRows& rows, RunOps&& run_ops) {
+  check_step(rows);
+  scratch_.reset();
+  PendingStep step;
+  step.op_context.pool = pool_;
+  step.op_context.scratch = &scratch_;
+  step.op_context.tap = tap_;
+  step.op_context.state = backend_state_.get();
+  const Activations act = activations_.first_rows(rows.num_rows, rows.num_logit_rows);
+  const bool is_replayed = ops_->begin_step(rows, step.op_context);
+  if (!is_replayed) run_ops(act, step.op_context);
+  ops_->end_step(step.op_context);
+  step.output.hidden = act.hidden.rows(0, static_cast<int64_t>(rows.token_ids.size()));
+  step.output.logits = act.host_logits.rows(0, static_cast<int64_t>(rows.logit_rows.size()));
+  step.num_draws = rows.draws.size();
+  return step;
+}
+
+StepOutput Forward::finish(PendingStep step) const {
+  ops_->await_step(step.op_context);
+  step.output.out_of_range = step.op_context.out_of_range;
+  step.output.drawn = {step.op_context.drawn, step.num_draws};
+  return step.output;
+}
+
+void Forward::run_head(VectorView norm, std::span<const int32_t> logit_rows, const Activations& act,
+                       OpContext& op_context) const {
+  head(*ops_,
+       {act.x, norm, weights_->config.rms_norm_eps, weights_->lm_head, logit_rows, act.hidden,
+        act.logits, act.logit_input},
+       op_context);
+}
+
+PendingStep Forward::start_rows(const StepInput& input, StatePool& state) {
+  StepRows rows = step_rows(input.token_ids, input.runs, input.logit_rows);
+  SLUICE_CHECK(input.draws.empty() ||
+               (can_draw() && input.draws.size() == input.logit_rows.size()));
+  rows.draws = input.draws;
+  if (tap_ == nullptr && input.gdn_form == GdnForm::kStep) {
+    rows.key = {StepKey::Kind::kForward, state.slots_place(), state.pages_place(), nullptr};
+    rows.key.draws = !input.draws.empty();
+    rows.key.exports_logits = input.wants_logits;
+  }
+  return run_step(rows, [&](const Activations& act, OpContext& op_context) {
+    forward_ops(input, state, act, op_context);
+  });
+}
+
+void Forward::forward_ops(const StepInput& input, StatePool& state, const Activations& act,
+                          OpContext& op_context) const {
   ops_->embed({weights_->embed_tokens, input.token_ids, act.x}, op_context);
   const LayerContext context = layer_context(input.runs, input.gdn_form, state, op_context);
   int64_t num_gdn = 0;
@@ -110,22 +147,40 @@ StepOutput Forward::forward_rows(const StepInput& input, StatePool& state) {
     const bool is_gdn = std::holds_alternative<GdnLayerWeights>(layer.mixer);
     decoder_layer(layer, is_gdn ? num_gdn++ : num_attention++, context, act);
   }
-  return head(weights_->norm, input.logit_rows, act, op_context);
+  run_head(weights_->norm, input.logit_rows, act, op_context);
+  if (!input.draws.empty()) ops_->draw({act.logits, input.num_defined}, op_context);
+  if (input.wants_logits) export_logits(act);
 }
 
-StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
+void Forward::export_logits(const Activations& act) const {
+  if (act.host_logits.data == act.logits.data || act.logits.num_rows == 0) return;
+  const auto count = static_cast<size_t>(act.logits.num_rows * act.logits.num_cols);
+  ops_->memory->copy(act.host_logits.data, act.logits.data, count * sizeof(bf16));
+}
+
+PendingStep Forward::start_mtp_rows(const MtpInput& input, StatePool& state) {
   SLUICE_CHECK(has_mtp());
+  SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), input.hidden.num_rows);
+  StepRows rows = step_rows(input.next_token_ids, input.runs, input.logit_rows);
+  if (tap_ == nullptr) {
+    rows.key = {StepKey::Kind::kDraft, state.slots_place(), state.pages_place(), input.hidden.data};
+  }
+  return run_step(rows, [&](const Activations& act, OpContext& op_context) {
+    mtp_ops(input, state, act, op_context);
+  });
+}
+
+void Forward::mtp_ops(const MtpInput& input, StatePool& state, const Activations& act,
+                      OpContext& op_context) const {
   const MtpWeights& mtp = *weights_->mtp;
-  const int64_t num_rows = input.hidden.num_rows;
-  SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), num_rows);
-  SLUICE_CHECK_LE(num_rows, limits_.num_rows_max);
-  const Activations act = activations_.first_rows(num_rows);
   const int64_t hidden_size = weights_->config.hidden_size;
   const float eps = weights_->config.rms_norm_eps;
-  OpContext op_context = begin_step({input.next_token_ids, input.runs});
+  // Padding rows of the view may lie outside the caller's buffer: rms_norm leaves them out.
+  const MatView<const bf16> hidden(input.hidden.data, act.x.num_rows, input.hidden.num_cols,
+                                   input.hidden.stride);
   // The hidden half first: `input.hidden` may be act.hidden of the step before, which nothing here overwrites earlier.
   ops_->rms_norm(
-      {input.hidden, mtp.pre_fc_norm_hidden, eps, act.mtp_input.cols(hidden_size, hidden_size)},
+      {hidden, mtp.pre_fc_norm_hidden, eps, act.mtp_input.cols(hidden_size, hidden_size)},
       op_context);
   ops_->embed({weights_->embed_tokens, input.next_token_ids, act.x}, op_context);
   ops_->rms_norm({act.x, mtp.pre_fc_norm_embedding, eps, act.mtp_input.cols(0, hidden_size)},
@@ -134,7 +189,8 @@ StepOutput Forward::mtp_rows(const MtpInput& input, StatePool& state) {
   ops_->linear({act.mtp_input, {&fc, 1}}, op_context);
   const LayerContext context = layer_context(input.runs, GdnForm::kStep, state, op_context);
   decoder_layer(mtp.layer, weights_->config.num_full_attention_layers(), context, act);
-  return head(mtp.norm, input.logit_rows, act, op_context);
+  run_head(mtp.norm, input.logit_rows, act, op_context);
+  export_logits(act);
 }
 
 }  // namespace sluice

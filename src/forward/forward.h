@@ -15,13 +15,18 @@ struct ForwardLimits {
 
 /// One step of the target model.
 struct StepInput {
-  /// One id a row, each below vocab_size.
+  /// One id a row, each below vocab_size, or drawn_token(i) where the backend draws itself.
   std::span<const int32_t> token_ids;
   /// Cover the rows in order, each of another session.
   std::span<const RowRun> runs;
   GdnForm gdn_form = GdnForm::kStep;
   /// Rows whose logits are wanted, in the order they come out.
   std::span<const int32_t> logit_rows;
+  /// One a logit row, or none. Pre: Forward::can_draw(). Ids from num_defined on are never drawn.
+  std::span<const DrawRequest> draws = {};
+  int32_t num_defined = 0;
+  /// False: the host does not look at them.
+  bool wants_logits = true;
 };
 
 /// One step of the draft head: row i pairs the hidden vector of position p with the token at p + 1 and stands
@@ -38,7 +43,18 @@ struct MtpInput {
 struct StepOutput {
   MatView<const bf16>
       hidden;  // [num_rows, hidden_size] after the final norm; in the backend's memory
-  MatView<const bf16> logits;  // [logit_rows, vocab_size]; the host may read them
+  MatView<const bf16> logits;  // [logit_rows, vocab_size]; the host may read them if it wanted them
+  /// An activation did not fit the backend's number format: nothing here is to be used.
+  bool out_of_range = false;
+  /// One a DrawRequest; kNoToken where a logit was NaN or positive infinity.
+  std::span<const int32_t> drawn = {};
+};
+
+/// A step under way. Its output may be read behind Forward::finish.
+struct PendingStep {
+  OpContext op_context;
+  StepOutput output;
+  size_t num_draws = 0;
 };
 
 class Forward {
@@ -52,25 +68,48 @@ class Forward {
   /// For verification: `tap` rides in every op's context. Null takes it off again.
   void set_tap(OpTap* tap) { tap_ = tap; }
   bool has_mtp() const { return weights_->mtp.has_value(); }
+  /// Does the backend draw tokens itself?
+  bool can_draw() const { return ops_->draw != nullptr; }
 
   /// Advances the state in `state` behind every run; the caller advances its Sequences.
-  StepOutput forward_rows(const StepInput& input, StatePool& state);
+  StepOutput forward_rows(const StepInput& input, StatePool& state) {
+    return finish(start_rows(input, state));
+  }
   /// Pre: has_mtp(). Writes the drafter's keys and values only.
-  StepOutput mtp_rows(const MtpInput& input, StatePool& state);
+  StepOutput mtp_rows(const MtpInput& input, StatePool& state) {
+    return finish(start_mtp_rows(input, state));
+  }
+
+  /// The same in two halves: a backend of its own device goes on while the host does something else, and the next step may
+  /// be started before this one is finished. Every step is finished, in order.
+  PendingStep start_rows(const StepInput& input, StatePool& state);
+  PendingStep start_mtp_rows(const MtpInput& input, StatePool& state);
+  StepOutput finish(PendingStep step) const;
 
  private:
   Forward() = default;
   LayerContext layer_context(std::span<const RowRun> runs, GdnForm form, StatePool& state,
                              OpContext& op_context) const;
-  OpContext begin_step(const StepRows& rows);
-  StepOutput head(VectorView norm, std::span<const int32_t> logit_rows, const Activations& act,
-                  OpContext& op_context) const;
+  StepRows step_rows(std::span<const int32_t> token_ids, std::span<const RowRun> runs,
+                     std::span<const int32_t> logit_rows) const;
+  void check_step(const StepRows& rows) const;
+  /// Calls `run_ops`, or the backend replays them.
+  template <typename RunOps>
+  PendingStep run_step(const StepRows& rows, RunOps&& run_ops);
+  void forward_ops(const StepInput& input, StatePool& state, const Activations& act,
+                   OpContext& op_context) const;
+  void mtp_ops(const MtpInput& input, StatePool& state, const Activations& act,
+               OpContext& op_context) const;
+  void run_head(VectorView norm, std::span<const int32_t> logit_rows, const Activations& act,
+                OpContext& op_context) const;
+  void export_logits(const Activations& act) const;
 
   const ModelWeights* weights_ = nullptr;
   const OpTable* ops_ = nullptr;
   ThreadPool* pool_ = nullptr;
   OpTap* tap_ = nullptr;
   ForwardLimits limits_;
+  std::unique_ptr<BackendState> backend_state_;
   RopeTable rope_;
   Activations::Buffers buffers_;
   Arena scratch_;

@@ -19,4 +19,15 @@ struct EmbedArgs {
   MatView<bf16> out;
 };
 
+/// out[i] = x[rows[i]]: the rows whose logits are wanted, ahead of the head.
+///
+/// x    [num_rows, hidden]  bf16
+/// out  [>= rows.size(), hidden] bf16; rows of it behind the list are of no interest
+/// A backend with a step block reads the list there; it is the step's own (StepRows::logit_rows).
+struct GatherArgs {
+  MatView<const bf16> x;
+  std::span<const int32_t> rows;
+  MatView<bf16> out;
+};
+
 }  // namespace sluice

@@ -37,6 +37,10 @@ struct GdnShape {
   int64_t state_size() const { return num_v_heads * head_k_dim * head_v_dim; }
 };
 
+/// gdn_step: any rows; a row's bits do not depend on how a prompt was cut. gdn_chunk: runs must begin
+/// at multiples of kGdnChunk.
+enum class GdnForm { kStep, kChunk };
+
 /// Gated delta rule, both forms: per value head h with key head h / (num_v_heads / num_k_heads),
 /// after q, k <- x * rsqrt(sum(x*x) + 1e-6) in fp32 and q <- q / sqrt(head_k_dim):
 ///

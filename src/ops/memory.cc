@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "ops/op_table.h"
-
 namespace sluice {
 namespace {
 
@@ -30,8 +28,5 @@ const MemoryTable& host_memory() {
                                          .clear = clear};
   return kTable;
 }
-
-void host_begin_step(const StepRows&, OpContext&) {}
-void host_end_step(OpContext&) {}
 
 }  // namespace sluice

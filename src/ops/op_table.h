@@ -1,10 +1,12 @@
 #pragma once
 // A backend is a struct of function pointers, picked once at load; forward is written once over it.
 
+#include <memory>
 #include <string_view>
 
 #include "base/status.h"
 #include "ops/attention.h"
+#include "ops/blocks.h"
 #include "ops/conv1d.h"
 #include "ops/embed.h"
 #include "ops/gdn.h"
@@ -28,6 +30,12 @@ struct OpDims {
   int num_threads = 1;
 };
 
+/// logits [num_logit_rows, vocab_size] bf16. Ids from num_defined on are never drawn.
+struct DrawArgs {
+  MatView<const bf16> logits;
+  int32_t num_defined = 0;
+};
+
 struct OpTable {
   std::string_view name;
   /// Holds whatever the ops' arguments point to.
@@ -38,12 +46,36 @@ struct OpTable {
   /// Upper bound of what any op below takes from OpContext::scratch.
   size_t (*scratch_bytes)(const OpDims& dims);
 
-  /// Before a step's ops: what the host knows of its rows, for backends that need it elsewhere.
-  void (*begin_step)(const StepRows&, OpContext&);
-  /// Behind a step's ops: shared memory holds their results when it returns.
+  /// What this backend makes of a projection's weight. weight_bytes bounds what place_weight writes at `to`, in the backend's
+  /// memory; the view it returns is for this backend's ops alone. end_placing gives back what placing needed.
+  /// Null: ops read weights as the checkpoint stores them.
+  size_t (*weight_bytes)(const WeightView& from);
+  WeightView (*place_weight)(const WeightView& from, std::byte* to);
+  void (*end_placing)();
+
+  /// For OpContext::state of every step of one caller, which waits for its steps before it lets go. Null: none is needed.
+  Result<std::unique_ptr<BackendState>> (*open_state)(const OpDims& dims);
+  /// Rows that a step's views should have for so many rows (StepRows::num_rows). Null: as many. Never fewer for more rows.
+  int64_t (*padded_rows)(int64_t num_rows);
+  /// Before a step's ops: what the host knows of its rows, for backends that need it elsewhere. True: the whole step is
+  /// under way as it was recorded under rows.key, and its ops must not be called.
+  bool (*begin_step)(const StepRows& rows, OpContext&);
+  /// Behind a step's ops, called or replayed.
   void (*end_step)(OpContext&);
+  /// Shared memory holds the results of that step when it returns.
+  void (*await_step)(OpContext&);
+
+  // Whole blocks. Null, or false when this call is not for it and nothing was done: it is made of the ops below.
+  bool (*gdn_mixer)(const GdnMixerArgs&, OpContext&);
+  bool (*attention_mixer)(const AttentionMixerArgs&, OpContext&);
+  bool (*mlp)(const MlpArgs&, OpContext&);
+  bool (*head)(const HeadArgs&, OpContext&);
+
+  /// Draws for every logit row by StepRows::draws; OpContext::drawn has the ids behind await_step. Null: the host draws.
+  void (*draw)(const DrawArgs&, OpContext&);
 
   void (*embed)(const EmbedArgs&, OpContext&);
+  void (*gather)(const GatherArgs&, OpContext&);
   void (*rms_norm)(const RmsNormArgs&, OpContext&);
   void (*gated_rms_norm)(const GatedRmsNormArgs&, OpContext&);
   void (*linear)(const LinearArgs&, OpContext&);
@@ -57,9 +89,15 @@ struct OpTable {
   void (*attention)(const AttentionArgs&, OpContext&);
 };
 
-/// begin_step and end_step of backends that run on the host: rows are read from the ops' arguments.
-void host_begin_step(const StepRows&, OpContext&);
+/// Of backends that run on the host: rows are read from the ops' arguments, and an op is done when it returns.
+bool host_begin_step(const StepRows&, OpContext&);
 void host_end_step(OpContext&);
+void host_gather(const GatherArgs&, OpContext&);
+
+/// open_state, or null where a backend keeps none.
+Result<std::unique_ptr<BackendState>> open_backend_state(const OpTable& ops, const OpDims& dims);
+/// padded_rows, or as many.
+int64_t padded_rows(const OpTable& ops, int64_t num_rows);
 
 /// Scalar, slow, obvious; the arbiter of the others.
 const OpTable& ref_ops();

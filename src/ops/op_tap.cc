@@ -53,6 +53,11 @@ void call_and_tap(const Args& args, OpContext& context, std::string_view op) {
 
 OpTable tapped_ops(const OpTable& inner) {
   OpTable table = inner;
+  table.padded_rows = nullptr;
+  table.gdn_mixer = nullptr;
+  table.attention_mixer = nullptr;
+  table.mlp = nullptr;
+  table.head = nullptr;
 #define SLUICE_TAP(member, op)                              \
   table.member = [](const auto& args, OpContext& context) { \
     call_and_tap<&OpTable::member>(args, context, op);      \

@@ -33,7 +33,8 @@ class OpTap {
   const OpTable& inner_;
 };
 
-/// Runs context.tap->inner()'s ops, each followed by context.tap->after(). Only for contexts with a tap on `inner`.
+/// Runs context.tap->inner()'s ops, each followed by context.tap->after(); gather is left out, blocks are made of their
+/// parts, and no rows are padded. Only for contexts with a tap on `inner`.
 OpTable tapped_ops(const OpTable& inner);
 
 }  // namespace sluice

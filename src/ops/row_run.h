@@ -34,12 +34,61 @@ struct RowRun {
   const int32_t* page_table = nullptr;
 };
 
+/// A token id that stands for what the previous step drew for its logit row `i`: a step may then begin
+/// before the host has seen that token (i < kDrawnMax). Only for backends that draw (OpTable::open_state).
+inline constexpr int32_t kDrawnMax = 64;
+constexpr int32_t drawn_token(int32_t i) {
+  return -1 - i;
+}
+
+/// How a backend draws a logit row's next token: fields as in SamplingParams (decode/), whose validate() they have passed. Penalties are
+/// for the host.
+struct DrawRequest {
+  float temperature = 0.0f;
+  int32_t top_k = 0;
+  float top_p = 1.0f;
+  /// log(min_p); -infinity where min_p is 0.
+  double log_min_p = 0.0;
+  uint64_t seed = 0;
+  /// Of the drawn token.
+  int64_t position = 0;
+};
+
+/// In place of a drawn id where a logit was NaN or positive infinity.
+inline constexpr int32_t kNoToken = -1;
+
+/// Says which steps are made of the same calls: those of one Forward with equal keys and equally many
+/// rows and logit rows (both padded).
+struct StepKey {
+  enum class Kind { kNone, kForward, kDraft };
+  /// kNone: the step is not to be recorded.
+  Kind kind = Kind::kNone;
+  /// Buffers of the caller that the calls name: state slots, KV pages, a draft's hidden vectors.
+  const void* recurrent = nullptr;
+  const void* pages = nullptr;
+  const void* hidden = nullptr;
+  /// What happens to the logits.
+  bool draws = false;
+  bool exports_logits = true;
+
+  bool operator==(const StepKey&) const = default;
+};
+
 /// What changes from step to step.
 struct StepRows {
   /// One id a row.
   std::span<const int32_t> token_ids;
   /// Cover the rows in order.
   std::span<const RowRun> runs;
+  /// Rows whose logits are wanted.
+  std::span<const int32_t> logit_rows;
+  /// Rows that the ops' views have: as many as ids, or up to OpTable::padded_rows of them; what lies
+  /// behind the ids is padding, which belongs to no run. Logit rows likewise.
+  int64_t num_rows = 0;
+  int64_t num_logit_rows = 0;
+  StepKey key = {};
+  /// One a logit row, or none.
+  std::span<const DrawRequest> draws = {};
 };
 
 /// One attention layer's keys and values inside the page pool.

@@ -80,6 +80,10 @@ class StatePool {
   /// The drafter's layer follows the model's: index num_full_attention_layers.
   KvLayerView kv_layer(int64_t attention_layer_idx) const;
 
+  /// Where all recurrent states and all pages lie: what a recorded step names of this pool (StepKey).
+  const void* slots_place() const { return recurrent_.data(); }
+  const void* pages_place() const { return pages_.data(); }
+
   int64_t num_free_slots() const { return static_cast<int64_t>(free_slots_.size()); }
   int64_t num_free_pages() const { return static_cast<int64_t>(free_pages_.size()); }
   const StateLimits& limits() const { return limits_; }

@@ -114,7 +114,7 @@ Status run_tapped(const ModelWeights& host_weights, const Backend& backend, cons
   limits.num_threads = num_threads;
   limits.context_max = static_cast<int64_t>(ids.size());
   SLUICE_ASSIGN_OR_RETURN(const PlacedWeights placed,
-                          PlacedWeights::create(host_weights, *backend.ops->memory));
+                          PlacedWeights::create(host_weights, *backend.ops, nullptr));
   SLUICE_ASSIGN_OR_RETURN(
       const std::unique_ptr<ModelRunner> runner,
       ModelRunner::create(placed.weights(), {&tapped, backend.prefill_form}, limits));

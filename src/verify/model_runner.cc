@@ -7,7 +7,9 @@
 namespace sluice {
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const ModelWeights& weights,
                                                          const Backend& backend,
-                                                         const RunnerLimits& limits) {
+                                                         const RunnerLimits& wanted) {
+  RunnerLimits limits = wanted;
+  limits.rows_max = std::min(wanted.rows_max, backend.prefill_rows_max);
   SLUICE_CHECK_EQ(limits.rows_max % kGdnChunk, 0);
   StateLimits state_limits;
   state_limits.num_slots = 2 * limits.num_sequences;

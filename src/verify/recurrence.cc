@@ -74,7 +74,8 @@ class Trial {
                           {state, shape_.state_size()},
                           {o, kRows, shape_.value_width()}};
     const std::vector<int32_t> ids(kRows);
-    ops.begin_step({ids, args.runs}, context);
+    ops.begin_step({.token_ids = ids, .runs = args.runs, .logit_rows = {}, .num_rows = kRows},
+                   context);
     (form == GdnForm::kStep ? ops.gdn_step : ops.gdn_chunk)(args, context);
     state_ = fetch(memory, state, shape_.state_size());
     o_ = fetch(memory, o, kRows * shape_.value_width());
@@ -205,12 +206,15 @@ Status check_recurrence(const ModelConfig& config, const Backend& backend, int n
                           backend.ops->memory->allocate(backend.ops->scratch_bytes(dims),
                                                         "recurrence check", MemoryKind::kPrivate));
   Arena scratch(std::move(buffer));
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<BackendState> state,
+                          open_backend_state(*backend.ops, dims));
   for (const GdnForm form : {GdnForm::kStep, GdnForm::kChunk}) {
     for (const Scenario& scenario : kScenarios) {
       scratch.reset();
       OpContext context;
       context.pool = &pool;
       context.scratch = &scratch;
+      context.state = state.get();
       Trial trial(shape, scenario);
       SLUICE_RETURN_IF_ERROR(trial.run(*backend.ops, form, context));
       Trial::Errors worst;

@@ -55,7 +55,7 @@ Result<VerifyReport> verify_model(const ModelWeights& host_weights, const Backen
                                   const Golden* golden, const VerifyOptions& options) {
   VerifyReport report;
   SLUICE_ASSIGN_OR_RETURN(const PlacedWeights placed,
-                          PlacedWeights::create(host_weights, *backend.ops->memory));
+                          PlacedWeights::create(host_weights, *backend.ops, nullptr));
   const ModelWeights& weights = placed.weights();
   if (golden != nullptr) {
     SLUICE_RETURN_IF_ERROR(check_against_oracle(weights, backend, *golden, options, &report));

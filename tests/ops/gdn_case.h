@@ -26,7 +26,6 @@ struct GdnCase {
   bool same_keys = false;
 };
 
-enum class GdnForm { kStep, kChunk };
 OpCase gdn_case(const GdnCase& params, GdnForm form);
 
 }  // namespace sluice

@@ -103,7 +103,7 @@ Worst tiny_keys(const OpTable& table) {
 }
 
 TEST(GdnDrift, DecodeStaysWhereFp64Is) {
-  for (const OpTable* backend : cpu_backends(&OpTable::gdn_step)) {
+  for (const OpTable* backend : tested_backends(&OpTable::gdn_step)) {
     expect_within(backend->name,
                   decode(long_drift(), *backend, {1, 64, 65, kManyRows, kRows}, nothing));
   }
@@ -117,7 +117,7 @@ TEST(GdnDrift, PromptsEndAnywhere) {
 }
 
 TEST(GdnDrift, PromptThenDecodeStaysWhereFp64Is) {
-  for (const OpTable* backend : cpu_backends(&OpTable::gdn_chunk)) {
+  for (const OpTable* backend : tested_backends(&OpTable::gdn_chunk)) {
     expect_within(backend->name, prompt_then_decode(*backend, kRows));
   }
   expect_within("ref", prompt_then_decode(ref_ops(), kManyRows));
@@ -153,7 +153,7 @@ TEST(GdnDrift, RejectsWrongSteps) {
   expect_within("no mistake", decode_rows(with_wrong_steps<GdnMistake::kNone>()));
   expect_beyond("decay after the update",
                 decode_rows(with_wrong_steps<GdnMistake::kDecayAfterUpdate>()));
-  expect_beyond("state kept in bf16", decode(long_drift(), *cpu_backends().back(),
+  expect_beyond("state kept in bf16", decode(long_drift(), *tested_backends().back(),
                                              {1, 64, 65, kManyRows}, round_to_bf16));
   expect_beyond("l2norm's eps on the mean, tiny keys",
                 tiny_keys(with_wrong_steps<GdnMistake::kEpsOnMean>()));

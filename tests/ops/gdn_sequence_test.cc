@@ -88,7 +88,7 @@ TEST(gdn_chunk, AgreesWithTheRecurrentForm) {
 /// A chunk grid that starts at the call instead of at position 0 is caught by the cut check. (Not the
 /// arbiter's: in fp64 every grid rounds to the same bits.)
 TEST(gdn_chunk, TheCutCheckRejectsAnotherGrid) {
-  static const OpTable* backend = cpu_backends().back();
+  static const OpTable* backend = tested_backends().back();
   OpTable wrong = *backend;
   wrong.gdn_chunk = [](const GdnArgs& args, OpContext& context) {
     auto [head, tail] = cut_run(args.runs[0], std::min(48, args.runs[0].num_rows));

@@ -227,7 +227,7 @@ TEST(linear, SiblingsDoNotMatter) {
         };
         together.call(one_by_one, world, context, runs);
       };
-      for (const OpTable* backend : cpu_backends()) {
+      for (const OpTable* backend : tested_backends()) {
         const Failure f = compare_bits(run_case(together, *backend), run_case(apart, *backend));
         EXPECT_FALSE(f.has_value()) << backend->name << ", " << together.name << ": " << *f;
       }
@@ -248,7 +248,7 @@ TEST(linear, NanCodesStayNan) {
     OpContext context{&pool, &scratch};
     const Projection p{{kFp8, codes.data(), scales.data(), kNumOut, kNumIn},
                        {out.data(), kRows, kNumOut}};
-    for (const OpTable* backend : cpu_backends()) {
+    for (const OpTable* backend : tested_backends()) {
       backend->linear({.x = {x.data(), kRows, kNumIn}, .projections = {&p, 1}}, context);
       for (int64_t i = 0; i < kRows * kNumOut; ++i) {
         const float value = to_float(out[static_cast<size_t>(i)]);

@@ -53,15 +53,6 @@ std::pair<RowRun, RowRun> cut_run(const RowRun& run, int32_t num_rows) {
   return {head, tail};
 }
 
-std::vector<const OpTable*> cpu_backends() {
-  std::vector<const OpTable*> backends;
-  for (const CpuIsa isa :
-       {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
-    if (Result<const OpTable*> table = cpu_ops(isa); table.ok()) backends.push_back(*table);
-  }
-  return backends;
-}
-
 World run_case(const OpCase& c, const OpTable& table, int num_threads) {
   OpSession session(num_threads);
   World world = c.world;

@@ -59,13 +59,14 @@ std::vector<RowRun> plain_rows(int64_t num_rows);
 /// `run` cut after `num_rows` rows.
 std::pair<RowRun, RowRun> cut_run(const RowRun& run, int32_t num_rows);
 
-/// Every instruction set of this machine.
-std::vector<const OpTable*> cpu_backends();
+/// What the tables are checked on, and each program links one of: every instruction set of this machine
+/// (cpu_backends.cc), or the GPU (tests/gpu/gpu_backend.cc).
+std::vector<const OpTable*> tested_backends();
 /// Those whose `op` is not the one of a weaker set: what a table is checked on.
 template <typename Op>
-std::vector<const OpTable*> cpu_backends(Op OpTable::*op) {
+std::vector<const OpTable*> tested_backends(Op OpTable::*op) {
   std::vector<const OpTable*> backends;
-  for (const OpTable* table : cpu_backends()) {
+  for (const OpTable* table : tested_backends()) {
     if (backends.empty() || backends.back()->*op != table->*op) backends.push_back(table);
   }
   return backends;
@@ -73,7 +74,7 @@ std::vector<const OpTable*> cpu_backends(Op OpTable::*op) {
 /// The same and the arbiter.
 template <typename Op>
 std::vector<const OpTable*> with_ref(Op OpTable::*op) {
-  std::vector<const OpTable*> backends = cpu_backends(op);
+  std::vector<const OpTable*> backends = tested_backends(op);
   backends.push_back(&ref_ops());
   return backends;
 }
@@ -103,25 +104,25 @@ bool any_case_rejects(CaseTable table, Check check, const OpTable& wrong);
 
 }  // namespace sluice
 
-#define OP_CASES(op)                                                           \
-  static void op##_cases(std::vector<OpCase>& cases);                          \
-  TEST(op, AgreesWithTheArbiter) {                                             \
-    expect_all(op##_cases, check_values, cpu_backends(&OpTable::op));          \
-  }                                                                            \
-  TEST(op, RowsDoNotKnowEachOther) {                                           \
-    expect_all(op##_cases, check_row_identity, cpu_backends(&OpTable::op));    \
-  }                                                                            \
-  TEST(op, AnyThreadCountGivesTheSameBits) {                                   \
-    expect_all(op##_cases, check_thread_identity, cpu_backends(&OpTable::op)); \
-  }                                                                            \
-  TEST(op, RepeatsItsBits) {                                                   \
-    expect_all(op##_cases, check_repeats, cpu_backends(&OpTable::op));         \
-  }                                                                            \
-  TEST(op, WritesOnlyItsOutputs) {                                             \
-    expect_all(op##_cases, check_untouched, cpu_backends(&OpTable::op));       \
-  }                                                                            \
-  TEST(op, TheArbiterKeepsItsOwnRules) {                                       \
-    expect_all(op##_cases, check_row_identity, {&ref_ops()});                  \
-    expect_all(op##_cases, check_untouched, {&ref_ops()});                     \
-  }                                                                            \
+#define OP_CASES(op)                                                              \
+  static void op##_cases(std::vector<OpCase>& cases);                             \
+  TEST(op, AgreesWithTheArbiter) {                                                \
+    expect_all(op##_cases, check_values, tested_backends(&OpTable::op));          \
+  }                                                                               \
+  TEST(op, RowsDoNotKnowEachOther) {                                              \
+    expect_all(op##_cases, check_row_identity, tested_backends(&OpTable::op));    \
+  }                                                                               \
+  TEST(op, AnyThreadCountGivesTheSameBits) {                                      \
+    expect_all(op##_cases, check_thread_identity, tested_backends(&OpTable::op)); \
+  }                                                                               \
+  TEST(op, RepeatsItsBits) {                                                      \
+    expect_all(op##_cases, check_repeats, tested_backends(&OpTable::op));         \
+  }                                                                               \
+  TEST(op, WritesOnlyItsOutputs) {                                                \
+    expect_all(op##_cases, check_untouched, tested_backends(&OpTable::op));       \
+  }                                                                               \
+  TEST(op, TheArbiterKeepsItsOwnRules) {                                          \
+    expect_all(op##_cases, check_row_identity, {&ref_ops()});                     \
+    expect_all(op##_cases, check_untouched, {&ref_ops()});                        \
+  }                                                                               \
   static void op##_cases(std::vector<OpCase>& cases)

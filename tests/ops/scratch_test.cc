@@ -18,7 +18,7 @@ OpDims dims_of(const AttnCase& p, int32_t context, int num_threads) {
 }
 
 TEST(Scratch, AttentionStaysWithinItsBound) {
-  for (const OpTable* backend : cpu_backends(&OpTable::attention)) {
+  for (const OpTable* backend : tested_backends(&OpTable::attention)) {
     for (const AttnRun run : {AttnRun{0, 1}, {0, 40}, {255, 1}, {256, 33}, {1099, 1}, {1000, 20}}) {
       const AttnCase params{.heads = 6, .kv_heads = 1, .runs = {run}};
       const OpCase c = attention_case(params);
@@ -36,7 +36,7 @@ TEST(Scratch, AttentionStaysWithinItsBound) {
 
 TEST(Scratch, GdnStaysWithinItsBound) {
   const OpCase c = gdn_case({.k_heads = 1, .v_heads = 2, .runs = {{0, 70}}}, GdnForm::kChunk);
-  for (const OpTable* backend : cpu_backends(&OpTable::gdn_chunk)) {
+  for (const OpTable* backend : tested_backends(&OpTable::gdn_chunk)) {
     for (const int num_threads : {1, 2, 5}) {
       EXPECT_LE(scratch_peak(c, *backend, num_threads),
                 cpu_gdn_scratch_bytes(dims_of({.heads = 2, .kv_heads = 1}, 70, num_threads)))
@@ -47,7 +47,7 @@ TEST(Scratch, GdnStaysWithinItsBound) {
 
 TEST(Shapes, WhatNoKernelCanDoIsRefusedByName) {
   const auto refused = [](const OpDims& dims) {
-    const Status status = cpu_backends().back()->check_shape(dims);
+    const Status status = tested_backends().back()->check_shape(dims);
     return status.code() == StatusCode::kUnsupported ? status.message() : "";
   };
   OpDims dims = dims_of({.heads = 6, .kv_heads = 1}, 100, 1);

@@ -53,6 +53,8 @@ OpTable make_table(CpuIsa isa) {
   t.scratch_bytes = scratch_bytes;
   t.begin_step = host_begin_step;
   t.end_step = host_end_step;
+  t.await_step = host_end_step;
+  t.gather = host_gather;
   return t;
 }
 

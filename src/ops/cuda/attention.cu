@@ -20,6 +20,7 @@ __global__ void prepare_kernel(AttnPrepare args, StepView step) {
   const bool is_query = blockIdx.y < num_heads;
   const int64_t head = is_query ? blockIdx.y : blockIdx.y - num_heads;
   const DeviceRow at = step.rows[row];
+  if (at.run < 0) return;
   const bf16 raw = is_query ? args.qg.data[row * args.qg.stride + head * 2 * kHeadDim + dim]
                             : args.k.data[row * args.k.stride + head * kHeadDim + dim];
   const float value = widen(raw);
@@ -72,6 +73,7 @@ __global__ void attention_kernel(Attention args, StepView step) {
   const int64_t head = blockIdx.y;
   const int64_t kv_head = head / (args.num_heads / args.num_kv_heads);
   const DeviceRow at = step.rows[row];
+  if (at.run < 0) return;
   const int32_t* pages = step.pages + step.runs[at.run].first_page;
   const int64_t last = at.position;
   const int64_t num_pages = last / kKvPageTokens + 1;

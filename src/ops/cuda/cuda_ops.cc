@@ -1,9 +1,13 @@
 // The CUDA backend's table.
 #include "ops/cuda/cuda_ops.h"
 
+#include "ops/cuda/blocks.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/launch.h"
-#include "ops/cuda/step_block.h"
+#include "ops/cuda/pack.h"
+#include "ops/cuda/sample.h"
+#include "ops/cuda/step_state.h"
+#include "ops/cuda/views.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +24,7 @@ Status check_multiple(std::string_view what, int64_t value, int64_t of) {
 }
 
 Status check_shape(const OpDims& dims) {
-  constexpr int64_t kStep = 16;
+  constexpr int64_t kStep = cuda::kScaleBlock;
   SLUICE_RETURN_IF_ERROR(ref_ops().check_shape(dims));
   SLUICE_RETURN_IF_ERROR(check_multiple("hidden_size", dims.hidden, kStep));
   SLUICE_RETURN_IF_ERROR(check_multiple("intermediate_size", dims.intermediate, kStep));
@@ -29,72 +33,59 @@ Status check_shape(const OpDims& dims) {
   return check_equal("linear_value_head_dim", dims.gdn.head_v_dim, 128);
 }
 
-template <typename T>
-cuda::Rows<T> rows_of(const MatView<T>& view) {
-  return {view.data, view.num_rows, view.num_cols, view.stride};
-}
-
-cuda::Weight weight_of(const WeightView& w) {
-  return {w.data, w.scales, w.num_out, w.num_in, w.scale_cols()};
-}
+using cuda::rows_of;
 
 cudaStream_t stream() {
   return cuda::device().stream;
 }
 
-/// The rows of `runs` are those that begin_step brought over.
-void check_step(std::span<const RowRun> runs, const OpContext& context) {
-  SLUICE_CHECK_EQ(static_cast<int64_t>(runs.size()), context.step.num_runs);
+/// The views' rows are those that begin_step brought over, padding included.
+template <typename T>
+void check_step(const MatView<T>& view, const OpContext& context) {
+  SLUICE_CHECK_EQ(view.num_rows, context.step.num_rows);
 }
 
 void embed(const EmbedArgs& args, OpContext& context) {
-  SLUICE_CHECK_EQ(args.out.num_rows, context.step.num_rows);
+  check_step(args.out, context);
   SLUICE_CUDA_CHECK(
       cuda::launch_embed(rows_of(args.table), context.step, rows_of(args.out), stream()));
 }
 
-void rms_norm(const RmsNormArgs& args, OpContext&) {
-  SLUICE_CUDA_CHECK(cuda::launch_rms_norm(rows_of(args.x), args.weight.data(), args.eps,
-                                          rows_of(args.out), stream()));
+void gather(const GatherArgs& args, OpContext& context) {
+  check_step(args.x, context);
+  SLUICE_CHECK_EQ(args.out.num_rows, context.step.num_logit_rows);
+  SLUICE_CUDA_CHECK(
+      cuda::launch_gather(rows_of(args.x), context.step, rows_of(args.out), stream()));
 }
 
-void gated_rms_norm(const GatedRmsNormArgs& args, OpContext&) {
+void rms_norm(const RmsNormArgs& args, OpContext& context) {
+  check_step(args.x, context);
+  SLUICE_CUDA_CHECK(cuda::launch_rms_norm(rows_of(args.x), args.weight.data(), args.eps,
+                                          context.step, rows_of(args.out), stream()));
+}
+
+void gated_rms_norm(const GatedRmsNormArgs& args, OpContext& context) {
+  check_step(args.o, context);
   SLUICE_CUDA_CHECK(cuda::launch_gated_rms_norm(
       rows_of(args.o), rows_of(args.z), args.weight.data(), static_cast<int>(args.weight.size()),
-      args.eps, rows_of(args.out), stream()));
-}
-
-void linear(const LinearArgs& args, OpContext&) {
-  for (const Projection& projection : args.projections) {
-    SLUICE_CUDA_CHECK(cuda::launch_linear(rows_of(args.x), weight_of(projection.weight), false,
-                                          rows_of(projection.out), stream()));
-  }
-}
-
-void linear_residual(const LinearResidualArgs& args, OpContext&) {
-  SLUICE_CUDA_CHECK(cuda::launch_linear(rows_of(args.x), weight_of(args.weight), true,
-                                        rows_of(args.residual), stream()));
-}
-
-void gate_up(const GateUpArgs& args, OpContext&) {
-  SLUICE_CUDA_CHECK(cuda::launch_gate_up(rows_of(args.x), weight_of(args.gate), weight_of(args.up),
-                                         rows_of(args.out), stream()));
+      args.eps, context.step, rows_of(args.out), stream()));
 }
 
 void conv1d(const Conv1dArgs& args, OpContext& context) {
-  check_step(args.runs, context);
+  check_step(args.x, context);
   SLUICE_CUDA_CHECK(cuda::launch_conv1d(rows_of(args.x), args.weight.data(), context.step,
                                         args.state, rows_of(args.out), stream()));
 }
 
-void gdn_gates(const GdnGatesArgs& args, OpContext&) {
+void gdn_gates(const GdnGatesArgs& args, OpContext& context) {
+  check_step(args.a, context);
   SLUICE_CUDA_CHECK(cuda::launch_gdn_gates(rows_of(args.a), rows_of(args.b), args.A_log.data(),
-                                           args.dt_bias.data(), rows_of(args.g), rows_of(args.beta),
-                                           stream()));
+                                           args.dt_bias.data(), context.step, rows_of(args.g),
+                                           rows_of(args.beta), stream()));
 }
 
 void gdn_step(const GdnArgs& args, OpContext& context) {
-  check_step(args.runs, context);
+  check_step(args.qkv, context);
   const cuda::GdnStep step = {static_cast<int>(args.shape.num_k_heads),
                               static_cast<int>(args.shape.num_v_heads),
                               rows_of(args.qkv),
@@ -106,7 +97,7 @@ void gdn_step(const GdnArgs& args, OpContext& context) {
 }
 
 void attn_prepare(const AttnPrepareArgs& args, OpContext& context) {
-  check_step(args.runs, context);
+  check_step(args.qg, context);
   const AttentionShape& shape = args.shape;
   const cuda::AttnPrepare prepare = {static_cast<int>(shape.num_heads),
                                      static_cast<int>(shape.num_kv_heads),
@@ -125,7 +116,7 @@ void attn_prepare(const AttnPrepareArgs& args, OpContext& context) {
 }
 
 void attention(const AttentionArgs& args, OpContext& context) {
-  check_step(args.runs, context);
+  check_step(args.q, context);
   const cuda::Attention attention = {static_cast<int>(args.shape.num_heads),
                                      static_cast<int>(args.shape.num_kv_heads),
                                      rows_of(args.q),
@@ -135,8 +126,35 @@ void attention(const AttentionArgs& args, OpContext& context) {
   SLUICE_CUDA_CHECK(cuda::launch_attention(attention, context.step, stream()));
 }
 
-size_t scratch_bytes(const OpDims& dims) {
-  return cuda::step_block_bytes(dims.num_rows_max, dims.context_max);
+void draw(const DrawArgs& args, OpContext& context) {
+  cuda::StepState& state = cuda::step_state(context);
+  cuda::SampleArgs sample = {};
+  sample.logits = args.logits.data;
+  sample.stride = args.logits.stride;
+  sample.num_defined = args.num_defined;
+  sample.num_rows = static_cast<int32_t>(args.logits.num_rows);
+  sample.rows = state.sample_rows();
+  sample.drawn = context.step.drawn;
+  sample.host_drawn = state.drawn();
+  sample.records = state.sample_records();
+  sample.workspace = state.work().sampling;
+  SLUICE_CUDA_CHECK(cuda::launch_sample(sample, stream()));
+}
+
+size_t scratch_bytes(const OpDims&) {
+  return 0;
+}
+
+bool begin_step(const StepRows& rows, OpContext& context) {
+  return cuda::step_state(context).begin(rows, context);
+}
+
+void end_step(OpContext& context) {
+  cuda::step_state(context).end();
+}
+
+void await_step(OpContext& context) {
+  cuda::step_state(context).await(context);
 }
 
 }  // namespace
@@ -148,14 +166,26 @@ Result<const OpTable*> cuda_ops() {
       .memory = &cuda::device_memory(),
       .check_shape = check_shape,
       .scratch_bytes = scratch_bytes,
-      .begin_step = cuda::begin_step,
-      .end_step = cuda::end_step,
+      .weight_bytes = cuda::packed_bytes,
+      .place_weight = cuda::pack_weight,
+      .end_placing = cuda::release_staging,
+      .open_state = cuda::StepState::open,
+      .padded_rows = cuda::padded_step_rows,
+      .begin_step = begin_step,
+      .end_step = end_step,
+      .await_step = await_step,
+      .gdn_mixer = cuda::gdn_mixer_block,
+      .attention_mixer = cuda::attention_mixer_block,
+      .mlp = cuda::mlp_block,
+      .head = cuda::head_block,
+      .draw = draw,
       .embed = embed,
+      .gather = gather,
       .rms_norm = rms_norm,
       .gated_rms_norm = gated_rms_norm,
-      .linear = linear,
-      .linear_residual = linear_residual,
-      .gate_up = gate_up,
+      .linear = cuda::linear,
+      .linear_residual = cuda::linear_residual,
+      .gate_up = cuda::gate_up,
       .conv1d = conv1d,
       .gdn_gates = gdn_gates,
       .gdn_step = gdn_step,

@@ -2,7 +2,8 @@
 
 #include <cuda_runtime.h>
 
-#include <cstring>
+#include "ops/cuda/launch.h"
+#include "ops/cuda/pack.h"
 
 namespace sluice::cuda {
 namespace {
@@ -26,6 +27,7 @@ Result<Device> find_device() {
   }
   found.name = properties.name;
   found.num_sms = properties.multiProcessorCount;
+  found.smem_bytes_max = static_cast<int>(properties.sharedMemPerBlockOptin);
   found.compute_capability = 10 * properties.major + properties.minor;
   if (found.compute_capability < kComputeCapabilityMin) {
     return unsupported("GPU 0, {}, has compute capability {}.{}; this build needs 8.0 or later",
@@ -71,7 +73,10 @@ Result<Buffer> allocate(size_t num_bytes, std::string_view what, MemoryKind kind
                        is_shared ? release_shared : release_private);
 }
 
+constexpr size_t kStagedBytesMin = size_t{4} << 20;
+
 void upload(void* to, const void* from, size_t num_bytes) {
+  if (num_bytes >= kStagedBytesMin) return copy_to_device(to, from, num_bytes);
   SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, device().stream));
   SLUICE_CUDA_CHECK(cudaStreamSynchronize(device().stream));
 }
@@ -82,12 +87,11 @@ void download(void* to, const void* from, size_t num_bytes) {
 }
 
 void copy(void* to, const void* from, size_t num_bytes) {
-  SLUICE_CUDA_CHECK(
-      cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToDevice, device().stream));
+  SLUICE_CUDA_CHECK(launch_copy(to, from, num_bytes, device().stream));
 }
 
 void clear(void* to, size_t num_bytes) {
-  SLUICE_CUDA_CHECK(cudaMemsetAsync(to, 0, num_bytes, device().stream));
+  SLUICE_CUDA_CHECK(launch_clear(to, num_bytes, device().stream));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ void check_call(cudaError_t error, const char* call, const char* file, int line)
 struct Device {
   cudaStream_t stream = nullptr;  // every op and copy, in order
   int num_sms = 0;
+  int smem_bytes_max = 0;      // of a block
   int compute_capability = 0;  // 90 for 9.0
   std::string name;
 };

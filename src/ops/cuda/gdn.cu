@@ -16,6 +16,7 @@ __global__ void conv1d_kernel(Rows<const bf16> x, const float* weight, StepView 
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (channel >= x.num_cols) return;
   const DeviceRun run = step.runs[blockIdx.y];
+  if (run.num_rows == 0) return;
   const auto column = [&](int32_t slot, int64_t position) -> bf16& {
     return state.data[slot * state.slot_stride +
                       (position % kConvRingColumns) * state.num_channels + channel];
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kStepThreads, 1) gdn_step_kernel(GdnStep args,
   __shared__ float per_warp[kStepThreads / kWarp];
   __shared__ float qk[kStepThreads];
   const DeviceRun run = step.runs[blockIdx.y];
+  if (run.num_rows == 0) return;
   const int64_t head = blockIdx.x;
   const int64_t key_head = head / (args.num_v_heads / args.num_k_heads);
   const int column = static_cast<int>(threadIdx.x) / 2;

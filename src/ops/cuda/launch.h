@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/bf16.h"
+#include "ops/cuda/packed.h"
 #include "ops/row_run.h"
 #include "ops/step_view.h"
 
@@ -20,28 +21,26 @@ struct Rows {
   int64_t stride;
 };
 
-/// A WeightView as kernels read it; scales are null for bf16.
-struct Weight {
-  const void* data;
-  const float* scales;
-  int64_t num_out;
-  int64_t num_in;
-  int64_t scale_cols;
-};
+// Behind everything launched before, as a launch among launches: a decode loop calls nothing else of the driver.
+cudaError_t launch_copy(void* to, const void* from, size_t num_bytes, cudaStream_t stream);
+cudaError_t launch_clear(void* to, size_t num_bytes, cudaStream_t stream);
 
+// Ops of a step's rows leave out padding rows.
+
+/// Padding rows of `out` are zeroed.
 cudaError_t launch_embed(Rows<const bf16> table, const StepView& step, Rows<bf16> out,
                          cudaStream_t stream);
-cudaError_t launch_rms_norm(Rows<const bf16> x, const float* weight, float eps, Rows<bf16> out,
-                            cudaStream_t stream);
-cudaError_t launch_gated_rms_norm(Rows<const bf16> o, Rows<const bf16> z, const float* weight,
-                                  int head_dim, float eps, Rows<bf16> out, cudaStream_t stream);
-cudaError_t launch_gdn_gates(Rows<const bf16> a, Rows<const bf16> b, const float* A_log,
-                             const float* dt_bias, Rows<float> g, Rows<float> beta,
-                             cudaStream_t stream);
-cudaError_t launch_linear(Rows<const bf16> x, const Weight& w, bool adds, Rows<bf16> out,
+/// out[i] = x[step.logit_rows[i]]; zeros for padding.
+cudaError_t launch_gather(Rows<const bf16> x, const StepView& step, Rows<bf16> out,
                           cudaStream_t stream);
-cudaError_t launch_gate_up(Rows<const bf16> x, const Weight& gate, const Weight& up, Rows<bf16> out,
-                           cudaStream_t stream);
+cudaError_t launch_rms_norm(Rows<const bf16> x, const float* weight, float eps,
+                            const StepView& step, Rows<bf16> out, cudaStream_t stream);
+cudaError_t launch_gated_rms_norm(Rows<const bf16> o, Rows<const bf16> z, const float* weight,
+                                  int head_dim, float eps, const StepView& step, Rows<bf16> out,
+                                  cudaStream_t stream);
+cudaError_t launch_gdn_gates(Rows<const bf16> a, Rows<const bf16> b, const float* A_log,
+                             const float* dt_bias, const StepView& step, Rows<float> g,
+                             Rows<float> beta, cudaStream_t stream);
 cudaError_t launch_conv1d(Rows<const bf16> x, const float* weight, const StepView& step,
                           const ConvLayerView& state, Rows<bf16> out, cudaStream_t stream);
 

@@ -1,0 +1,194 @@
+#include "ops/cuda/blocks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/cuda/attention_decode.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/gdn_core.h"
+#include "ops/cuda/projections.h"
+#include "ops/cuda/skinny.h"
+#include "ops/cuda/step_state.h"
+#include "ops/cuda/views.h"
+
+namespace sluice::cuda {
+namespace {
+
+cudaStream_t stream() {
+  return device().stream;
+}
+
+bool is_small(const StepView& step) {
+  return step.num_rows <= kProjectionRowsMax;
+}
+
+const WorkMemory& work_of(const OpContext& context) {
+  return step_state(context).work();
+}
+
+ProjectionScratch scratch_of(const OpContext& context) {
+  const WorkMemory& work = work_of(context);
+  return {work.partials, work.tickets, context.step.range_flag};
+}
+
+ProjectionInput normed(const MatView<bf16>& x, std::span<const float> weight, float eps,
+                       uint16_t* operands) {
+  ProjectionInput input = {static_cast<int>(x.num_rows), static_cast<int>(x.num_cols), operands};
+  input.values = x.data;
+  input.stride = x.stride;
+  input.norm_weight = weight.data();
+  input.eps = eps;
+  return input;
+}
+
+ProjectionOutput output_of(const WeightView& weight, const MatView<bf16>& out) {
+  return {weight_of(weight), out.data, out.stride};
+}
+
+/// Values as they are, made into operands in `buffer`.
+ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer) {
+  ProjectionInput input = {static_cast<int>(x.num_rows), static_cast<int>(x.num_cols), buffer};
+  input.values = x.data;
+  input.stride = x.stride;
+  return input;
+}
+
+/// x += core W^T.
+void close_mixer(const MatView<const bf16>& core, const WeightView& weight, const MatView<bf16>& x,
+                 const OpContext& context) {
+  SLUICE_CUDA_CHECK(project_residual(plain(core, work_of(context).output), output_of(weight, x),
+                                     scratch_of(context), stream()));
+}
+
+/// Calls fn(first, rows) for slices that the projections take.
+template <typename Fn>
+void for_row_slices(const MatView<const bf16>& x, Fn&& fn) {
+  for (int64_t first = 0; first < x.num_rows; first += kProjectionRowsMax) {
+    fn(first, x.rows(first, std::min<int64_t>(kProjectionRowsMax, x.num_rows - first)));
+  }
+}
+
+}  // namespace
+
+bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
+  if (!is_small(context.step) || args.form != GdnForm::kStep) return false;
+  const WorkMemory& work = work_of(context);
+  const std::array<ProjectionOutput, 4> outputs = {
+      output_of(args.in_proj_qkv, args.qkv), output_of(args.in_proj_z, args.z),
+      output_of(args.in_proj_b, args.b), output_of(args.in_proj_a, args.a)};
+  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, work.input), outputs,
+                            scratch_of(context), stream()));
+  GdnCore core = {};
+  core.num_k_heads = static_cast<int>(args.shape.num_k_heads);
+  core.num_v_heads = static_cast<int>(args.shape.num_v_heads);
+  core.qkv = const_rows_of(args.qkv);
+  core.z = const_rows_of(args.z);
+  core.a = const_rows_of(args.a);
+  core.b = const_rows_of(args.b);
+  core.conv_weight = args.conv1d.data();
+  core.A_log = args.A_log.data();
+  core.dt_bias = args.dt_bias.data();
+  core.norm = args.norm.data();
+  core.eps = args.eps;
+  core.conv = args.conv_state;
+  core.state = args.recurrent;
+  core.tickets = work.gdn_tickets;
+  core.core = rows_of(args.core);
+  SLUICE_CUDA_CHECK(launch_gdn_core(core, context.step, stream()));
+  close_mixer(args.core, args.out_proj, args.x, context);
+  return true;
+}
+
+bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
+  if (!is_small(context.step)) return false;
+  const WorkMemory& work = work_of(context);
+  const std::array<ProjectionOutput, 3> outputs = {output_of(args.q_proj, args.qg),
+                                                   output_of(args.k_proj, args.k),
+                                                   output_of(args.v_proj, args.v)};
+  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, work.input), outputs,
+                            scratch_of(context), stream()));
+  AttentionDecode attention = {};
+  attention.num_heads = static_cast<int>(args.shape.num_heads);
+  attention.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
+  attention.qg = const_rows_of(args.qg);
+  attention.k = const_rows_of(args.k);
+  attention.v = const_rows_of(args.v);
+  attention.q_norm = args.q_norm.data();
+  attention.k_norm = args.k_norm.data();
+  attention.eps = args.eps;
+  attention.cos = rows_of(args.cos);
+  attention.sin = rows_of(args.sin);
+  attention.kv = args.kv;
+  attention.out = rows_of(args.core);
+  attention.context_max = args.cos.num_rows;
+  attention.num_sms = device().num_sms;
+  attention.scratch = work.attention;
+  SLUICE_CUDA_CHECK(launch_attention_decode(attention, context.step, stream()));
+  close_mixer(args.core, args.o_proj, args.x, context);
+  return true;
+}
+
+bool mlp_block(const MlpArgs& args, OpContext& context) {
+  if (!is_small(context.step)) return false;
+  const WorkMemory& work = work_of(context);
+  const int64_t intermediate = args.gate_proj.num_out;
+  const GateUpOutput halves = {weight_of(args.gate_proj), weight_of(args.up_proj), work.output};
+  SLUICE_CUDA_CHECK(project_gate_up(normed(args.x, args.norm, args.eps, work.input), halves,
+                                    scratch_of(context), stream()));
+  const ProjectionInput input = {static_cast<int>(args.x.num_rows), static_cast<int>(intermediate),
+                                 work.output};
+  SLUICE_CUDA_CHECK(
+      project_residual(input, output_of(args.down_proj, args.x), scratch_of(context), stream()));
+  return true;
+}
+
+bool head_block(const HeadArgs& args, OpContext& context) {
+  if (!is_small(context.step)) return false;
+  OperandsArgs norm = {};
+  norm.values = args.x.data;
+  norm.stride = args.x.stride;
+  norm.num_rows = static_cast<int>(args.x.num_rows);
+  norm.num_cols = static_cast<int>(args.x.num_cols);
+  norm.norm_weight = args.norm.data();
+  norm.eps = args.eps;
+  norm.normed = args.hidden.data;
+  norm.out_stride = args.hidden.stride;
+  norm.range_flag = context.step.range_flag;
+  SLUICE_CUDA_CHECK(launch_operands(norm, stream()));
+  if (args.logits.num_rows == 0) return true;
+  SLUICE_CUDA_CHECK(
+      launch_gather(const_rows_of(args.hidden), context.step, rows_of(args.logit_input), stream()));
+  const ProjectionOutput logits = output_of(args.lm_head, args.logits);
+  SLUICE_CUDA_CHECK(project(plain(args.logit_input, work_of(context).input), {&logits, 1},
+                            scratch_of(context), stream()));
+  return true;
+}
+
+void linear(const LinearArgs& args, OpContext& context) {
+  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+    for (const Projection& projection : args.projections) {
+      const ProjectionOutput output =
+          output_of(projection.weight, projection.out.rows(first, x.num_rows));
+      SLUICE_CUDA_CHECK(
+          project(plain(x, work_of(context).output), {&output, 1}, scratch_of(context), stream()));
+    }
+  });
+}
+
+void linear_residual(const LinearResidualArgs& args, OpContext& context) {
+  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+    close_mixer(x, args.weight, args.residual.rows(first, x.num_rows), context);
+  });
+}
+
+void gate_up(const GateUpArgs& args, OpContext& context) {
+  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+    const WorkMemory& work = work_of(context);
+    GateUpOutput output = {weight_of(args.gate), weight_of(args.up), work.output};
+    output.values = args.out.row(first);
+    output.stride = args.out.stride;
+    SLUICE_CUDA_CHECK(project_gate_up(plain(x, work.input), output, scratch_of(context), stream()));
+  });
+}
+
+}  // namespace sluice::cuda

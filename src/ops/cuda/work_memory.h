@@ -1,0 +1,27 @@
+#pragma once
+// What the blocks' kernels share between the launches of one caller.
+
+#include "ops/cuda/projections.h"
+#include "ops/op_table.h"
+
+namespace sluice::cuda {
+
+/// For steps of up to kProjectionRowsMax rows. Launches follow one another, so one of each serves all layers.
+class WorkMemory {
+ public:
+  WorkMemory() = default;
+  static Result<WorkMemory> create(const OpDims& dims);
+
+  float* partials = nullptr;   // of projections
+  int* tickets = nullptr;      // of projections: zero between launches
+  int* gdn_tickets = nullptr;  // of gdn_core: likewise
+  uint16_t* input = nullptr;   // operands of a block's first projection
+  uint16_t* output = nullptr;  // and of its last
+  float* attention = nullptr;  // of attention_decode
+  void* sampling = nullptr;    // of sample
+
+ private:
+  Buffer buffer_;
+};
+
+}  // namespace sluice::cuda

@@ -1,0 +1,241 @@
+// Steps as the CUDA backend runs them: padded to a bucket, recorded once and replayed, several under way. Every way must leave the same bits.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "engine/placed_weights.h"
+#include "ops/cuda/cuda_ops.h"
+#include "tests/support/random_model.h"
+#include "verify/fingerprint.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kContext = 700;
+
+const OpTable& cuda() {
+  return **cuda_ops();
+}
+
+int num_replayed = 0;
+StepView last_view;
+
+bool begin_watched(const StepRows& rows, OpContext& context) {
+  const bool is_replayed = cuda().begin_step(rows, context);
+  num_replayed += is_replayed;
+  last_view = context.step;
+  return is_replayed;
+}
+
+bool begin_unrecorded(const StepRows& rows, OpContext& context) {
+  StepRows plain = rows;
+  plain.key = {};
+  return begin_watched(plain, context);
+}
+
+/// The CUDA table as it is; with every op called; with every op called and no padding.
+OpTable recorded_ops() {
+  OpTable table = cuda();
+  table.begin_step = begin_watched;
+  return table;
+}
+OpTable called_ops() {
+  OpTable table = cuda();
+  table.begin_step = begin_unrecorded;
+  return table;
+}
+OpTable unpadded_ops() {
+  OpTable table = called_ops();
+  table.padded_rows = nullptr;
+  return table;
+}
+
+/// Left to the process's end, where the driver may go first.
+const ModelWeights& weights() {
+  static const auto* model = new testing::RandomModel({});
+  static const auto* placed =
+      new PlacedWeights(PlacedWeights::create(model->weights(), cuda(), nullptr).value());
+  return placed->weights();
+}
+
+std::unique_ptr<ModelRunner> make_runner(const OpTable& ops, int32_t num_sequences) {
+  RunnerLimits limits;
+  limits.num_threads = 1;
+  limits.context_max = kContext;
+  limits.num_sequences = num_sequences;
+  return ModelRunner::create(weights(), {&ops, GdnForm::kStep}, limits).value();
+}
+
+/// Three steps of `num_rows` rows behind a short prompt, then as many drafts, and a session that must not be touched.
+Fingerprint run_of_rows(const OpTable& ops, int64_t num_rows) {
+  const std::unique_ptr<ModelRunner> runner = make_runner(ops, 2);
+  const std::vector<int32_t> ids = random_ids(weights().config, 5, 30 + 3 * num_rows + 1);
+  Sequence bystander = runner->open();
+  runner->rows(std::span(ids).first(9), &bystander);
+  Sequence sequence = runner->open();
+  runner->rows(std::span(ids).first(30), &sequence);
+  Fingerprint print;
+  for (int step = 0; step < 3; ++step) {
+    const auto first = static_cast<size_t>(30 + step * num_rows);
+    const auto count = static_cast<size_t>(num_rows);
+    const StepOutput output = runner->rows(std::span(ids).subspan(first, count), &sequence);
+    print.add_rows(*ops.memory, fmt::format("step {}", step), output);
+    const StepOutput drafts =
+        runner->drafts(output.hidden, std::span(ids).subspan(first + 1, count),
+                       static_cast<int64_t>(first), sequence);
+    print.add_rows(*ops.memory, fmt::format("drafts {}", step), drafts);
+  }
+  print.add_state(*runner, sequence);
+  print.add_state(*runner, bystander);
+  runner->close(&sequence);
+  runner->close(&bystander);
+  return print;
+}
+
+TEST(GpuSteps, ReplayedAndPaddedStepsLeaveTheSameBits) {
+  const OpTable recorded = recorded_ops();
+  const OpTable called = called_ops();
+  const OpTable unpadded = unpadded_ops();
+  for (const int64_t num_rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100}) {
+    num_replayed = 0;
+    const Fingerprint replays = run_of_rows(recorded, num_rows);
+    // Of three steps and three drafts alike the later two of each.
+    EXPECT_GE(num_replayed, num_rows <= 64 ? 4 : 0) << num_rows;
+    num_replayed = 0;
+    const Fingerprint calls = run_of_rows(called, num_rows);
+    EXPECT_EQ(num_replayed, 0);
+    EXPECT_EQ(first_difference(replays, calls), "") << num_rows << " rows, replayed against called";
+    EXPECT_EQ(first_difference(calls, run_of_rows(unpadded, num_rows)), "")
+        << num_rows << " rows, padded against not";
+  }
+}
+
+/// Sessions that share steps, of which some rows' logits are wanted, in another order: the graph's list is not its own.
+Fingerprint shared_steps(const OpTable& ops) {
+  constexpr int32_t kSessions = 5;
+  const std::unique_ptr<ModelRunner> runner = make_runner(ops, kSessions);
+  const std::vector<int32_t> ids = random_ids(weights().config, 6, 1000);
+  std::vector<Sequence> sequences;
+  for (int32_t s = 0; s < kSessions; ++s) {
+    sequences.push_back(runner->open());
+    runner->prompt(
+        std::span(ids).subspan(static_cast<size_t>(100 * s), static_cast<size_t>(3 + 50 * s)),
+        &sequences.back(), [](int64_t, const StepOutput&) {});
+  }
+  Fingerprint print;
+  for (int32_t step = 0; step < 12; ++step) {
+    // The sessions of a step, their rows and the logits wanted change while the padded numbers stay.
+    std::vector<RowRun> runs;
+    int32_t num_rows = 0;
+    for (int32_t s = 0; s < 3; ++s) {
+      const int32_t count = 1 + (step + s) % 3;
+      runs.push_back(runner->state().next_run(
+          sequences[static_cast<size_t>((step + s) % kSessions)], num_rows, count));
+      runs.back().checkpoint_slot = kNoSlot;
+      num_rows += count;
+    }
+    std::vector<int32_t> logit_rows = {num_rows - 1, step % num_rows, 0};
+    const auto tokens =
+        std::span(ids).subspan(static_cast<size_t>(600 + 10 * step), static_cast<size_t>(num_rows));
+    const StepOutput output =
+        runner->forward().forward_rows({tokens, runs, GdnForm::kStep, logit_rows}, runner->state());
+    EXPECT_FALSE(output.out_of_range);
+    for (int32_t s = 0; s < 3; ++s) {
+      runner->state().advance(&sequences[static_cast<size_t>((step + s) % kSessions)],
+                              runs[static_cast<size_t>(s)].num_rows, false);
+    }
+    const StepOutput logits = {output.hidden.rows(0, 3), output.logits};
+    print.add_rows(*ops.memory, fmt::format("step {}", step), logits);
+  }
+  for (Sequence& sequence : sequences) {
+    print.add_state(*runner, sequence);
+    runner->close(&sequence);
+  }
+  return print;
+}
+
+TEST(GpuSteps, ReplaysFollowTheStepsOwnRows) {
+  const OpTable recorded = recorded_ops();
+  const OpTable unpadded = unpadded_ops();
+  num_replayed = 0;
+  const Fingerprint replays = shared_steps(recorded);
+  EXPECT_GE(num_replayed, 9);
+  EXPECT_EQ(first_difference(replays, shared_steps(unpadded)), "");
+}
+
+/// One row a step; `ahead` steps are started before the oldest is finished.
+Fingerprint decode(const OpTable& ops, size_t ahead) {
+  const std::unique_ptr<ModelRunner> runner = make_runner(ops, 1);
+  const std::vector<int32_t> ids = random_ids(weights().config, 7, 300);
+  Sequence sequence = runner->open();
+  std::vector<PendingStep> pending;
+  StepOutput output;
+  const int32_t logit_row = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    RowRun run = runner->state().next_run(sequence, 0, 1);
+    run.checkpoint_slot = kNoSlot;
+    pending.push_back(runner->forward().start_rows(
+        {std::span(ids).subspan(i, 1), {&run, 1}, GdnForm::kStep, {&logit_row, 1}},
+        runner->state()));
+    runner->state().advance(&sequence, 1, false);
+    const bool is_last = i + 1 == ids.size();
+    while (!pending.empty() && (pending.size() > ahead || is_last)) {
+      output = runner->forward().finish(pending.front());
+      pending.erase(pending.begin());
+    }
+  }
+  Fingerprint print;
+  print.add_rows(*ops.memory, "last", output);
+  print.add_state(*runner, sequence);
+  runner->close(&sequence);
+  return print;
+}
+
+TEST(GpuSteps, StepsUnderWayDoNotMixTheirRows) {
+  const OpTable recorded = recorded_ops();
+  const Fingerprint one_by_one = decode(called_ops(), 0);
+  for (const size_t ahead : {0, 1, 3, 50}) {
+    EXPECT_EQ(first_difference(one_by_one, decode(recorded, ahead)), "") << ahead;
+  }
+}
+
+TEST(GpuSteps, ADrawnTokenStandsForItsId) {
+  const OpTable recorded = recorded_ops();
+  const std::unique_ptr<ModelRunner> runner = make_runner(recorded, 1);
+  const std::vector<int32_t> ids = random_ids(weights().config, 8, 40);
+  const auto run_with = [&](bool is_drawn) {
+    Sequence sequence = runner->open();
+    Fingerprint print;
+    for (size_t i = 0; i < ids.size(); i += 2) {
+      // As the sampler of the step before would leave it for logit rows 5 and 0.
+      if (is_drawn && i > 0) {
+        recorded.memory->upload(last_view.drawn + 5, &ids[i], sizeof(int32_t));
+        recorded.memory->upload(last_view.drawn, &ids[i + 1], sizeof(int32_t));
+      }
+      const std::vector<int32_t> names = is_drawn && i > 0
+                                             ? std::vector{drawn_token(5), drawn_token(0)}
+                                             : std::vector{ids[i], ids[i + 1]};
+      print.add_rows(*recorded.memory, fmt::format("step {}", i), runner->rows(names, &sequence));
+    }
+    runner->close(&sequence);
+    return print;
+  };
+  EXPECT_EQ(first_difference(run_with(false), run_with(true)), "");
+}
+
+TEST(GpuSteps, TheRangeFlagIsItsOwnStepsOnly) {
+  const OpTable recorded = recorded_ops();
+  const std::unique_ptr<ModelRunner> runner = make_runner(recorded, 1);
+  Sequence sequence = runner->open();
+  const std::vector<int32_t> ids = {3};
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(runner->rows(ids, &sequence).out_of_range) << i;
+    const int32_t flag = 1;
+    recorded.memory->upload(last_view.range_flag, &flag, sizeof(flag));
+    EXPECT_TRUE(runner->rows(ids, &sequence).out_of_range) << i;
+  }
+  runner->close(&sequence);
+}
+
+}  // namespace
+}  // namespace sluice
