@@ -11,6 +11,7 @@
 #include <new>
 
 #include "apps/agent_command.h"
+#include "apps/bench.h"
 #include "apps/eval.h"
 #include "apps/info.h"
 #include "apps/run_prompt.h"
@@ -40,6 +41,7 @@ struct Commands {
   SynthOptions synth;
   VerifyCommandOptions verify;
   DiffCommandOptions diff;
+  BenchStepOptions bench_step;
 };
 
 using Main = std::function<int()>;
@@ -59,6 +61,22 @@ CLI::Validator in_range(T min, T max) {
         return fmt::format("\"{}\" given; expected {}", text, range);
       },
       range);
+}
+
+/// "8k" becomes 8192; what is no such number goes on as it is, to be refused by the range behind it.
+CLI::Validator thousands() {
+  return CLI::Validator(
+      [](std::string& text) {
+        int64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto [last, error] = std::from_chars(text.data(), end, value);
+        const bool is_short = value > 0 && value <= kTokensMax / 1024;
+        if (error == std::errc() && is_short && last + 1 == end && *last == 'k') {
+          text = fmt::format("{}", 1024 * value);
+        }
+        return std::string();
+      },
+      "");
 }
 
 CLI::Validator seed_range() {
@@ -324,6 +342,45 @@ void add_diff(CLI::App* app, DiffCommandOptions* options, Main* main) {
   command->callback([=] { *main = [=] { return run_diff(*options); }; });
 }
 
+void add_bench_step(CLI::App* bench, BenchStepOptions* options, Main* main) {
+  CLI::App* command = bench->add_subcommand(
+      "step", "Decode steps on random weights that are made on the GPU; no file is read");
+  command->add_option("--synthetic", options->size, "0.8B, 2B, 4B, 9B or 27B")
+      ->check(CLI::IsMember({"0.8B", "2B", "4B", "9B", "27B"}))
+      ->required();
+  command->add_option("--format", options->format, "bf16 or fp8")
+      ->check(CLI::IsMember({"bf16", "fp8"}))
+      ->capture_default_str();
+  command
+      ->add_option("--contexts", options->contexts,
+                   "Positions that the last row sees, such as 1k,8k (default: 1k,8k,32k,128k)")
+      ->delimiter(',')
+      ->check(in_range<int64_t>(kBenchRowsMax, kBenchContextMax))
+      ->transform(thousands());
+  command->add_option("--rows", options->rows, "Rows of a step (default: 1,2,4,8,16,32,64)")
+      ->delimiter(',')
+      ->check(in_range<int32_t>(1, static_cast<int32_t>(kBenchRowsMax)));
+  command->add_option("--steps", options->num_steps, "Steps timed for each number")
+      ->check(in_range(20, 10000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of weights, state and token ids")
+      ->check(seed_range())
+      ->capture_default_str();
+  command->add_option("--device", options->device, "cuda")->capture_default_str();
+  command->footer(
+      "Example:\n  sluice bench step --synthetic 27B --format fp8 --contexts 1k,32k --rows 1,8\n"
+      "Exit code 0 only when the greedy tokens are the same before and after.");
+  command->callback([=] { *main = [=] { return run_bench_step(*options); }; });
+}
+
+void add_bench(CLI::App* app, Commands* commands, Main* main) {
+  CLI::App* command =
+      app->add_subcommand("bench", "Time the model's steps against the memory's bandwidth");
+  command->require_subcommand(1);
+  command->footer("Example:\n  sluice bench step --synthetic 27B --format fp8");
+  add_bench_step(command, &commands->bench_step, main);
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"sluice: an inference engine for the Qwen3.5, 3.6 and 3.8 dense hybrids", "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
@@ -342,6 +399,7 @@ int parse_and_run(int argc, char** argv) {
   add_synth(&app, &commands.synth, &main);
   add_verify(&app, &commands.verify, &main);
   add_diff(&app, &commands.diff, &main);
+  add_bench(&app, &commands, &main);
   try {
     app.parse(argc, argv);
     if (!main) throw CLI::RequiredError("A command");

@@ -1,15 +1,20 @@
 #include "apps/model_flags.h"
 
 #include <cstdio>
+#include <optional>
 #include <system_error>
 
 #include "apps/interrupt.h"
+#include "apps/progress_line.h"
 #include "apps/tools/text.h"
 
 namespace sluice {
 namespace {
 
 constexpr int kAncestorsMax = 6;
+
+/// Weights below this are at the GPU before anybody reads a line.
+constexpr size_t kShownBytesMin = size_t{1} << 30;
 
 bool is_model(const Path& dir) {
   std::error_code error;
@@ -46,7 +51,15 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelFlags& flags, bool ids_on
   options.num_threads = flags.num_threads;
   options.context_max = flags.context_max;
   SLUICE_ASSIGN_OR_RETURN(options.model_dir, model_dir(flags));
+  std::optional<ProgressLine> line;
+  options.on_placing = [&line](const PlacingProgress& progress) {
+    if (progress.num_bytes_total < kShownBytesMin) return;
+    if (!line) line.emplace(std::chrono::steady_clock::now());
+    line->show(static_cast<int64_t>(progress.num_bytes),
+               static_cast<int64_t>(progress.num_bytes_total));
+  };
   Result<std::unique_ptr<Engine>> engine = Engine::open(options);
+  if (line) line->finish();
   if (!engine.ok()) return engine;
   for (const std::string& warning : (*engine)->diagnostics().warnings) {
     std::fprintf(stderr, "sluice: warning: %s\n", printable_line(warning).c_str());

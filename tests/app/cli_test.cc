@@ -71,9 +71,10 @@ bool is_one_error_line(const std::string& err) {
 TEST(Cli, HelpIsThereForEveryCommand) {
   const Outcome help = sluice("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command :
-       {"agent", "chat", "run", "tokenize", "eval", "info", "synth", "verify", "diff"}) {
-    EXPECT_NE(help.out.find(command), std::string::npos);
+  for (const char* command : {"agent", "chat", "run", "tokenize", "eval", "info", "synth", "verify",
+                              "diff", "bench", "bench step"}) {
+    const std::string_view name = command;
+    EXPECT_NE(help.out.find(name.substr(0, name.find(' '))), std::string::npos);
     const Outcome own = sluice(std::string(command) + " --help");
     EXPECT_EQ(own.exit_code, 0) << command;
     EXPECT_NE(own.out.find("Example"), std::string::npos) << command;
@@ -103,7 +104,17 @@ TEST(Cli, WrongUseIsExitCodeTwo) {
                                 "diff --backends ref",
                                 "diff --backends ref,amx,avx2",
                                 "diff --backends ref,scalar --after q",
-                                "verify --cuts 0"}) {
+                                "verify --cuts 0",
+                                "bench",
+                                "bench step",
+                                "bench step --synthetic 28B",
+                                "bench step --synthetic 27B --format fp4",
+                                "bench step --synthetic 27B --contexts 1x",
+                                "bench step --synthetic 27B --contexts 8",
+                                "bench step --synthetic 27B --contexts 300k",
+                                "bench step --synthetic 27B --rows 0,1",
+                                "bench step --synthetic 27B --rows 65",
+                                "bench step --synthetic 27B --steps 3"}) {
     const Outcome outcome = sluice(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments;
     EXPECT_TRUE(outcome.err.starts_with("sluice: error: ")) << arguments << ": " << outcome.err;
@@ -179,6 +190,7 @@ TEST(Cli, FaultsAreOneLineThatNamesThem) {
       {"tokenize --decode 99999999", "99999999"},
       {"eval /no/such.jsonl", "/no/such.jsonl"},
       {"info --size 28B", "28B"},
+      {"bench step --synthetic 27B --device cpu", "cpu"},
   };
   for (const auto& c : cases) {
     const Outcome outcome = sluice(c.arguments);
