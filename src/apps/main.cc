@@ -86,9 +86,10 @@ CLI::Validator seed_range() {
 void add_backend_flags(CLI::App* command, ModelFlags* flags) {
   command->add_option("--threads", flags->num_threads, "CPU threads (default: one per core)")
       ->check(in_range(1, kThreadsMax));
-  command->add_option("--device", flags->device, "auto or cpu");
+  command->add_option("--device", flags->device, "auto, cpu or cuda");
   command->add_option("--isa", flags->isa,
-                      "Instruction set of the CPU kernels, or ref for the reference backend");
+                      "Instruction set of the CPU kernels, or ref for the reference backend; with "
+                      "--device cuda portable, the kernels that every GPU has");
 }
 
 void add_model_flags(CLI::App* command, ModelFlags* flags) {

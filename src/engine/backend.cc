@@ -10,6 +10,8 @@ namespace {
 constexpr std::array kIsas = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16,
                               CpuIsa::kAmx};
 
+constexpr std::string_view kPortable = "portable";
+
 /// The CUDA backend's blocks take so many rows; what lies beyond gives other bits.
 constexpr int64_t kCudaRowsMax = 64;
 
@@ -26,8 +28,11 @@ Result<CpuIsa> find_isa(std::string_view name) {
 
 Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
   if (device == "cuda") {
+    if (!isa.empty() && isa != kPortable) {
+      return invalid_argument("'{}' is no choice for the GPU; expected {} or none", isa, kPortable);
+    }
     Backend cuda;
-    SLUICE_ASSIGN_OR_RETURN(cuda.ops, cuda_ops());
+    SLUICE_ASSIGN_OR_RETURN(cuda.ops, cuda_ops(isa == kPortable));
     cuda.prefill_rows_max = kCudaRowsMax;
     return cuda;
   }

@@ -158,7 +158,10 @@ void linear_residual(const LinearResidualArgs& args, OpContext& context) {
 }
 
 void gate_up(const GateUpArgs& args, OpContext& context) {
-  if (args.x.num_cols % kKMultiple != 0) return call_on_arbiter<&OpTable::gate_up>(args, context);
+  // The loader refuses gate and up of different formats, and the kernels have none for them.
+  if (args.x.num_cols % kKMultiple != 0 || args.gate.format != args.up.format) {
+    return call_on_arbiter<&OpTable::gate_up>(args, context);
+  }
   const AlignedRows x(args.x);
   const AlignedRows out(args.out);
   call_plain<&OpTable::gate_up>(

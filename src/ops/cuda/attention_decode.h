@@ -32,7 +32,10 @@ struct AttentionDecode {
   Rows<const float> cos, sin;
   KvLayerView kv;
   Rows<bf16> out;
-  int64_t context_max;  // of any session, ever: host constant
+  /// Not null: the output as operands of the output projection (packed.h), rows of num_heads * 256 behind one another, instead of `out`.
+  uint16_t* operands = nullptr;
+  int* range_flag = nullptr;  // set to 1 where an operand cannot hold a value
+  int64_t context_max;        // of any session, ever: host constant
   int num_sms;
   float* scratch;
   /// For tests: work items of 64 * 4^level positions; -1 leaves it to the plan. Bits do not depend on it.

@@ -2,6 +2,7 @@
 // The second kernel: what is left of the tree, and the output gate.
 
 #include "ops/cuda/attention_decode_common.cuh"
+#include "ops/cuda/fragments.cuh"
 #include "ops/cuda/pdl.cuh"
 
 namespace sluice::cuda::attn {
@@ -49,6 +50,18 @@ __device__ inline MergeTask merge_task(const Args& args, const StepView& step, c
       plan.first_item[run_idx] + (task.head / group * tiles + query / tile) * task.spans;
   task.column = static_cast<int64_t>(first) * tile + query % tile;
   return task;
+}
+
+__device__ __forceinline__ void store_output(const AttentionDecode& op, int64_t row, int column,
+                                             bf16 value) {
+  if (op.operands == nullptr) {
+    op.out.data[row * op.out.stride + column] = value;
+    return;
+  }
+  const uint32_t operand = operands_of(value.bits);
+  if (is_out_of_range(operand)) raise_flag(op.range_flag);
+  op.operands[row * op.num_heads * kHeadDim + operand_place(column)] =
+      static_cast<uint16_t>(operand);
 }
 
 /// A block a (row, head, slice of dims), in turns: the rest of the tree, then the gate.
@@ -135,11 +148,12 @@ __global__ void __launch_bounds__(Shape::kThreads)
     if (thread < kLanes) {
       const float4 o = nodes[(side ^ 1) * kNodes1][thread];
       const float l = states[side][0].l;
-      bf16* out = op.out.data + task.row * op.out.stride + task.head * kHeadDim + task.dim;
-      out[0] = gated(o.x, l, gate[0]);
-      out[8] = gated(o.y, l, gate[1]);
-      out[16] = gated(o.z, l, gate[2]);
-      out[24] = gated(o.w, l, gate[3]);
+      const float values[4] = {o.x, o.y, o.z, o.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        store_output(op, task.row, task.head * kHeadDim + task.dim + 8 * i,
+                     gated(values[i], l, gate[i]));
+      }
     }
     __syncthreads();
   }

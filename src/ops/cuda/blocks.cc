@@ -53,11 +53,12 @@ ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer) {
   return input;
 }
 
-/// x += core W^T.
-void close_mixer(const MatView<const bf16>& core, const WeightView& weight, const MatView<bf16>& x,
+/// x += core W^T of a core that lies in the work memory as operands.
+void close_mixer(const MatView<bf16>& core, const WeightView& weight, const MatView<bf16>& x,
                  const OpContext& context) {
-  SLUICE_CUDA_CHECK(project_residual(plain(core, work_of(context).output), output_of(weight, x),
-                                     scratch_of(context), stream()));
+  const ProjectionInput input = {static_cast<int>(core.num_rows), static_cast<int>(core.num_cols),
+                                 work_of(context).output};
+  SLUICE_CUDA_CHECK(project_residual(input, output_of(weight, x), scratch_of(context), stream()));
 }
 
 /// Calls fn(first, rows) for slices that the projections take.
@@ -94,6 +95,8 @@ bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
   core.state = args.recurrent;
   core.tickets = work.gdn_tickets;
   core.core = rows_of(args.core);
+  core.operands = work.output;
+  core.range_flag = context.step.range_flag;
   SLUICE_CUDA_CHECK(launch_gdn_core(core, context.step, stream()));
   close_mixer(args.core, args.out_proj, args.x, context);
   return true;
@@ -120,6 +123,8 @@ bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
   attention.sin = rows_of(args.sin);
   attention.kv = args.kv;
   attention.out = rows_of(args.core);
+  attention.operands = work.output;
+  attention.range_flag = context.step.range_flag;
   attention.context_max = args.cos.num_rows;
   attention.num_sms = device().num_sms;
   attention.scratch = work.attention;
@@ -156,11 +161,11 @@ bool head_block(const HeadArgs& args, OpContext& context) {
   norm.range_flag = context.step.range_flag;
   SLUICE_CUDA_CHECK(launch_operands(norm, stream()));
   if (args.logits.num_rows == 0) return true;
-  SLUICE_CUDA_CHECK(
-      launch_gather(const_rows_of(args.hidden), context.step, rows_of(args.logit_input), stream()));
+  ProjectionInput rows = plain(args.hidden, work_of(context).input);
+  rows.num_rows = static_cast<int>(args.logits.num_rows);
+  rows.row_list = context.step.logit_rows;
   const ProjectionOutput logits = output_of(args.lm_head, args.logits);
-  SLUICE_CUDA_CHECK(project(plain(args.logit_input, work_of(context).input), {&logits, 1},
-                            scratch_of(context), stream()));
+  SLUICE_CUDA_CHECK(project(rows, {&logits, 1}, scratch_of(context), stream()));
   return true;
 }
 
@@ -177,7 +182,9 @@ void linear(const LinearArgs& args, OpContext& context) {
 
 void linear_residual(const LinearResidualArgs& args, OpContext& context) {
   for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
-    close_mixer(x, args.weight, args.residual.rows(first, x.num_rows), context);
+    const ProjectionOutput output = output_of(args.weight, args.residual.rows(first, x.num_rows));
+    SLUICE_CUDA_CHECK(
+        project_residual(plain(x, work_of(context).output), output, scratch_of(context), stream()));
   });
 }
 

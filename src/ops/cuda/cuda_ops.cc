@@ -5,6 +5,7 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/pack.h"
+#include "ops/cuda/projections.h"
 #include "ops/cuda/sample.h"
 #include "ops/cuda/step_state.h"
 #include "ops/cuda/views.h"
@@ -159,8 +160,9 @@ void await_step(OpContext& context) {
 
 }  // namespace
 
-Result<const OpTable*> cuda_ops() {
+Result<const OpTable*> cuda_ops(bool is_portable) {
   SLUICE_RETURN_IF_ERROR(cuda::open_device().status());
+  cuda::use_portable_projections(is_portable);
   static const OpTable kTable = {
       .name = "cuda",
       .memory = &cuda::device_memory(),

@@ -50,6 +50,11 @@ __device__ __forceinline__ bool is_out_of_range(uint32_t pair) {
   return (pair & 0x7c00u) == 0x7c00u || (pair & 0x7c000000u) == 0x7c000000u;
 }
 
+/// Tells the host that a value was too large for an operand.
+__device__ __forceinline__ void raise_flag(int* flag) {
+  *reinterpret_cast<volatile int*>(flag) = 1;
+}
+
 /// t += A B of one m16n8k16 step, fp32 sums.
 __device__ __forceinline__ void mma_step(float (&t)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                          uint32_t a3, uint32_t b0, uint32_t b1) {

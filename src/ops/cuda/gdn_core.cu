@@ -11,6 +11,7 @@
 //
 // Every sum has a fixed tree that knows neither the run's length nor the row's place in it.
 // Below sm_90 there are no clusters, and a block has a whole head.
+#include "ops/cuda/fragments.cuh"
 #include "ops/cuda/gdn_core_block.cuh"
 #include "ops/cuda/gdn_core_conv.cuh"
 #include "ops/cuda/gdn_core_rule.cuh"
@@ -51,8 +52,16 @@ __device__ __forceinline__ void norm_rows(const GdnCore& args, const Place& at, 
           reinterpret_cast<const uint32_t*>(shared.rows[row].values)[p * kWarp + lane];
       const uint32_t n = pack(low(o) * inverse, high(o) * inverse);
       const uint32_t y = pack(norm.x * low(n), norm.y * high(n));
-      *reinterpret_cast<uint32_t*>(core + row * core_stride) =
-          pack(low(y) * gate.x, high(y) * gate.y);
+      const uint32_t pair = pack(low(y) * gate.x, high(y) * gate.y);
+      if (args.operands == nullptr) {
+        *reinterpret_cast<uint32_t*>(core + row * core_stride) = pair;
+      } else {
+        const uint32_t operand = operands_of(pair);
+        if (is_out_of_range(operand)) raise_flag(args.range_flag);
+        *reinterpret_cast<uint32_t*>(at.operands + row * args.num_v_heads * kHeadDim +
+                                     operand_place(at.head * kHeadDim + static_cast<int>(dim))) =
+            operand;
+      }
       gate = silu_pair(z_next);
     }
   }
@@ -166,6 +175,7 @@ __global__ void __maxnreg__(kRegisters) gdn_core_kernel(GdnCore args, StepView s
   at.a = args.a.data + run.first_row * args.a.stride + at.head;
   at.b = args.b.data + run.first_row * args.b.stride + at.head;
   at.core = args.core.data + run.first_row * args.core.stride;
+  at.operands = args.operands + static_cast<int64_t>(run.first_row) * args.num_v_heads * kHeadDim;
   at.ring = args.conv.data + run.slot * args.conv.slot_stride;
   at.checkpoint_ring = args.conv.data + run.checkpoint_slot * args.conv.slot_stride;
   const unsigned state_at = at.head * kHeadDim * kHeadDim;

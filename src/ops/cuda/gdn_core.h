@@ -30,6 +30,9 @@ struct GdnCore {
   RecurrentLayerView state;
   int* tickets;
   Rows<bf16> core;
+  /// Not null: the core as operands of the output projection (packed.h), rows of num_v_heads * 128 behind one another, instead of `core`.
+  uint16_t* operands = nullptr;
+  int* range_flag = nullptr;  // set to 1 where an operand cannot hold a value
 };
 
 /// Pre: heads are 128 wide, num_v_heads is a multiple of num_k_heads; step.num_rows (the bucket) is at

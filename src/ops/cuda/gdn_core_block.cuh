@@ -200,6 +200,7 @@ struct Place {
   unsigned key_head, head, slice;
   const bf16 *qkv, *z, *a, *b;  // of the run's first row
   bf16 *core, *ring, *checkpoint_ring;
+  uint16_t* operands;
   float *state, *checkpoint;  // of the head
   int* ticket;
   unsigned channels, v_channel;  // v_channel: the block's first

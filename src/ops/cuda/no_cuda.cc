@@ -3,7 +3,7 @@
 
 namespace sluice {
 
-Result<const OpTable*> cuda_ops() {
+Result<const OpTable*> cuda_ops(bool) {
   return unsupported("--device cuda: this build has no CUDA backend; use --device cpu");
 }
 

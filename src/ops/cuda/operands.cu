@@ -22,12 +22,14 @@ __global__ void __launch_bounds__(kSkinnyThreads) operands_kernel(const Operands
   NormWeights<kPairsAtOnce> weights = {};
   if (has_norm) weights.load(args.norm_weight + begin, part.count);
   pdl_wait();
+  const auto block = static_cast<int>(blockIdx.x);
+  const int64_t from = args.row_list == nullptr ? block : args.row_list[block];
   bool is_far = false;
   for (int first = 0; first < part.count || first == 0; first += kPairsAtOnce) {
     const int count = part.count - first;
     RowShare<kPairsAtOnce> row;
     const int64_t offset = begin + first * kScaleBlock;
-    row.load(args.values + blockIdx.x * args.stride + offset, count);
+    row.load(args.values + from * args.stride + offset, from < 0 ? 0 : count);
     if (has_norm) {
       const float own = row.sum_of_squares();
       if (lane == 0) squares[warp] = own;

@@ -36,6 +36,7 @@ cudaError_t prepare(const ProjectionInput& x, const ProjectionScratch& scratch,
   OperandsArgs args = {};
   args.values = x.values;
   args.stride = x.stride;
+  args.row_list = x.row_list;
   args.num_rows = x.num_rows;
   args.num_cols = x.num_cols;
   args.norm_weight = x.norm_weight;

@@ -24,6 +24,8 @@ struct ProjectionInput {
   int64_t stride = 0;  // of the values, elements
   const float* norm_weight = nullptr;
   float eps = 0.0f;
+  /// Of the values: row m is row row_list[m], zeros where that is -1; null: row m.
+  const int32_t* row_list = nullptr;
 };
 
 struct ProjectionOutput {
@@ -57,7 +59,7 @@ struct GateUpOutput {
 cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
                             const ProjectionScratch& scratch, cudaStream_t stream);
 
-/// For tests: the mma.sync kernels although the GPU has wgmma.
+/// The mma.sync kernels although the GPU has wgmma.
 void use_portable_projections(bool portable);
 
 }  // namespace sluice::cuda

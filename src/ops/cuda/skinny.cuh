@@ -314,8 +314,4 @@ __device__ __forceinline__ int64_t input_row(const SkinnyInput& in, int m) {
   return (in.row_list == nullptr ? m : in.row_list[m]) * in.stride;
 }
 
-__device__ __forceinline__ void raise_flag(int* flag) {
-  *reinterpret_cast<volatile int*>(flag) = 1;
-}
-
 }  // namespace sluice::cuda

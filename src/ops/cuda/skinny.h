@@ -62,6 +62,8 @@ cudaError_t launch_skinny_gate_up(const SkinnyMachine& machine, const SkinnyInpu
 struct OperandsArgs {
   const bf16* values;
   int64_t stride;
+  /// Row m is row row_list[m] of the values, zeros where that is -1; null: row m.
+  const int32_t* row_list;
   int num_rows, num_cols;    // num_cols % 128 == 0
   const float* norm_weight;  // null: no norm
   float eps;
