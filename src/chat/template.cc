@@ -1,9 +1,9 @@
 #include "chat/template.h"
 
-#include <xxhash.h>
-
 #include <array>
 #include <string>
+
+#include "base/hash.h"
 
 namespace sluice::chat {
 namespace {
@@ -84,11 +84,6 @@ constexpr std::array<ChatTemplate, 5> kTemplates = {{
      .tool_instruction = kTinyInstruction},
 }};
 
-std::string hash_text(std::string_view text) {
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
-
 std::string list_known() {
   std::string list;
   for (const ChatTemplate& known : kTemplates) {
@@ -105,7 +100,7 @@ std::span<const ChatTemplate> known_templates() {
 }
 
 Result<const ChatTemplate*> find_template(std::string_view template_text) {
-  const std::string hash = hash_text(template_text);
+  const std::string hash = content_hash(template_text);
   for (const ChatTemplate& known : kTemplates) {
     if (known.xxh3_128 == hash) return &known;
   }

@@ -10,6 +10,10 @@ namespace sluice {
 
 /// Tokens a KV page holds.
 inline constexpr int64_t kKvPageTokens = 256;
+/// Pages that hold so many tokens of one sequence.
+constexpr int64_t pages_for(int64_t num_tokens) {
+  return (num_tokens + kKvPageTokens - 1) / kKvPageTokens;
+}
 /// Columns of the conv ring: the input of position p lives at p mod kConvRingColumns. A rollback of
 /// up to kConvRingColumns - 3 positions therefore needs no copy, only a smaller position.
 inline constexpr int64_t kConvRingColumns = 16;

@@ -20,10 +20,6 @@ std::vector<int32_t> full_free_list(int32_t count) {
 
 }  // namespace
 
-int64_t pages_for(int64_t num_tokens) {
-  return (num_tokens + kKvPageTokens - 1) / kKvPageTokens;
-}
-
 GdnShape gdn_shape(const ModelConfig& config) {
   return {config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim,
           config.linear_value_head_dim};

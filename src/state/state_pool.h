@@ -18,9 +18,6 @@ namespace sluice {
 /// The ops' view of a model's GDN layers.
 GdnShape gdn_shape(const ModelConfig& config);
 
-/// KV pages that hold so many tokens of one sequence.
-int64_t pages_for(int64_t num_tokens);
-
 struct StateLimits {
   /// A sequence holds two slots: the live state and the checkpoint at the last multiple of kGdnChunk.
   int32_t num_slots = 2;

@@ -1,18 +1,13 @@
 #include "verify/checkpoint_hash.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <system_error>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace sluice {
 namespace {
-
-std::string hash_hex(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 Result<std::vector<Path>> weight_files(const Path& dir) {
   std::error_code error;
@@ -37,9 +32,9 @@ Result<std::string> checkpoint_hash(const Path& dir) {
   for (const Path& file : files) {
     SLUICE_ASSIGN_OR_RETURN(const MappedFile map, MappedFile::open(file));
     text.append(file.filename().string()).push_back('\0');
-    text.append(hash_hex(map.bytes())).push_back('\n');
+    text.append(content_hash(map.bytes())).push_back('\n');
   }
-  return hash_hex(std::as_bytes(std::span(text)));
+  return content_hash(std::as_bytes(std::span(text)));
 }
 
 }  // namespace sluice

@@ -16,7 +16,7 @@ inline constexpr int64_t kTileRowsMax = 16;
 inline constexpr int64_t kPanelQueries = 16;
 
 inline int64_t num_spans(int64_t context) {
-  return (context + kKvPageTokens - 1) / kKvPageTokens;
+  return pages_for(context);
 }
 /// Rows whose scores, for `heads` heads each, stay within the budget.
 inline int64_t tile_rows(int64_t heads, int64_t spans) {

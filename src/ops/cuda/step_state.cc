@@ -33,7 +33,7 @@ BlockLayout make_layout(int64_t rows_max, int64_t pages_max) {
 }
 
 int64_t num_pages(const RowRun& run) {
-  return (run.position + run.num_rows + kKvPageTokens - 1) / kKvPageTokens;
+  return pages_for(run.position + run.num_rows);
 }
 
 SampleRow sample_row(const DrawRequest& request) {
