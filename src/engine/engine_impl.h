@@ -44,6 +44,8 @@ struct Session::Impl {
   Engine::Impl* engine = nullptr;
   Sequence sequence;
   std::vector<int32_t> ids;
+  /// Why the state can no longer be trusted; ok while it can.
+  Status lost;
 };
 
 }  // namespace sluice

@@ -69,7 +69,8 @@ class Generation {
     result_.num_prompt_tokens =
         static_cast<int64_t>(session_.ids.size()) - session_.sequence.position;
     StepOutput output;
-    if (!prefill_all(&output)) {
+    SLUICE_ASSIGN_OR_RETURN(const bool is_prefilled, prefill_all(&output));
+    if (!is_prefilled) {
       result_.reason = FinishReason::kCancelled;
       return result_;
     }
@@ -80,6 +81,7 @@ class Generation {
       if (is_finished(id)) break;
       output = decode_step(*engine_.forward, *engine_.state, id, engine_.backend.prefill_form,
                            &session_.sequence, next_draw());
+      SLUICE_RETURN_IF_ERROR(check_range(output));
     }
     result_.ttft_s = seconds_between(start, first_token);
     result_.decode_s = seconds_between(first_token, Clock::now());
@@ -88,14 +90,26 @@ class Generation {
 
  private:
   /// False when it was cancelled on the way.
-  bool prefill_all(StepOutput* output) {
+  Result<bool> prefill_all(StepOutput* output) {
     const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max,
                                     next_draw()};
-    while (!prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
-                         &session_.sequence, output)) {
+    for (;;) {
+      const bool is_last = prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
+                                        &session_.sequence, output);
+      SLUICE_RETURN_IF_ERROR(check_range(*output));
+      if (is_last) return true;
       if (params_.cancelled && params_.cancelled()) return false;
     }
-    return true;
+  }
+
+  /// Whatever the step computed is in the session's state by now: the session is lost with it.
+  Status check_range(const StepOutput& output) {
+    if (output.out_of_range) {
+      session_.lost = data_loss(
+          "activations left the range of the backend's number format (f16 after a factor of 2^-4); "
+          "this session's state is lost, other sessions are not touched");
+    }
+    return session_.lost;
   }
 
   /// What the backend shall draw behind all ids so far, where it can.
@@ -118,10 +132,6 @@ class Generation {
 
   /// Draws and records one token.
   Result<int32_t> draw(const StepOutput& output) {
-    if (output.out_of_range) {
-      return data_loss(
-          "activations left the range of the backend's number format (f16 after a factor of 2^-4)");
-    }
     SLUICE_ASSIGN_OR_RETURN(SampledToken token, drawn_token_of(output));
     session_.ids.push_back(token.id);
     counts_.add_generated(token.id);
@@ -202,6 +212,7 @@ Status Session::append(std::span<const int32_t> ids) {
 
 Result<GenerateResult> Session::generate(const GenerateParams& params,
                                          const std::function<bool(const TokenEvent&)>& on_token) {
+  SLUICE_RETURN_IF_ERROR(impl_->lost);
   SLUICE_RETURN_IF_ERROR(params.sampling.validate());
   if (params.max_tokens < 0) {
     return invalid_argument("max_tokens is {}; expected 0 (no limit) or more", params.max_tokens);

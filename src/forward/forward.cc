@@ -85,7 +85,10 @@ void Forward::check_step(const StepRows& rows) const {
     SLUICE_CHECK_GE(id, id_min);
     SLUICE_CHECK_LT(id, weights_->config.vocab_size);
   }
-  for (const int32_t row : rows.logit_rows) SLUICE_CHECK_LT(row, num_rows);
+  for (const int32_t row : rows.logit_rows) {
+    SLUICE_CHECK_GE(row, 0);
+    SLUICE_CHECK_LT(row, num_rows);
+  }
 }
 
 template <typename RunOps>
@@ -107,9 +110,10 @@ PendingStep Forward::run_step(const StepRows& rows, RunOps&& run_ops) {
   return step;
 }
 
-StepOutput Forward::finish(PendingStep step) const {
+StepOutput Forward::finish(PendingStep step) {
   ops_->await_step(step.op_context);
   step.output.out_of_range = step.op_context.out_of_range;
+  if (step.output.out_of_range) ++num_out_of_range_;
   step.output.drawn = {step.op_context.drawn, step.num_draws};
   return step.output;
 }
@@ -126,6 +130,7 @@ PendingStep Forward::start_rows(const StepInput& input, StatePool& state) {
   StepRows rows = step_rows(input.token_ids, input.runs, input.logit_rows);
   SLUICE_CHECK(input.draws.empty() ||
                (can_draw() && input.draws.size() == input.logit_rows.size()));
+  SLUICE_CHECK_LE(input.draws.size(), static_cast<size_t>(kDrawnMax));
   rows.draws = input.draws;
   if (tap_ == nullptr && input.gdn_form == GdnForm::kStep) {
     rows.key = {StepKey::Kind::kForward, state.slots_place(), state.pages_place(), nullptr};

@@ -81,10 +81,14 @@ class Forward {
   }
 
   /// The same in two halves: a backend of its own device goes on while the host does something else, and the next step may
-  /// be started before this one is finished. Every step is finished, in order.
+  /// be started before this one is finished. Every step is finished, in order. Hidden vectors, logits and drawn ids have one
+  /// place for all steps: behind a later start they are that step's. `out_of_range` is each step's own.
   PendingStep start_rows(const StepInput& input, StatePool& state);
   PendingStep start_mtp_rows(const MtpInput& input, StatePool& state);
-  StepOutput finish(PendingStep step) const;
+  StepOutput finish(PendingStep step);
+
+  /// Finished steps with an activation outside the backend's number format: their rows' state is lost.
+  int64_t num_out_of_range() const { return num_out_of_range_; }
 
  private:
   Forward() = default;
@@ -114,6 +118,7 @@ class Forward {
   Activations::Buffers buffers_;
   Arena scratch_;
   Activations activations_;
+  int64_t num_out_of_range_ = 0;
 };
 
 /// What check_shape and scratch_bytes see of this model.

@@ -48,6 +48,7 @@ class IdentityChecks {
     report->checks.push_back(repeat());
     report->checks.push_back(cuts());
     report->checks.push_back(rows());
+    report->checks.push_back(runner_->range_check("bits"));
     SLUICE_ASSIGN_OR_RETURN(Check threads, thread_counts());
     report->checks.push_back(std::move(threads));
     SLUICE_ASSIGN_OR_RETURN(Check neighbours, neighbours_in_a_step());

@@ -82,6 +82,11 @@ StepOutput ModelRunner::engine_prefill(std::span<const int32_t> ids, Sequence* s
   return prefill(*forward_, state_, ids, {backend_.prefill_form, limits_.rows_max}, sequence);
 }
 
+Check ModelRunner::range_check(std::string subject) const {
+  return bounded("range", std::move(subject), static_cast<double>(forward_->num_out_of_range()),
+                 0.0, "steps with an activation outside the backend's number format");
+}
+
 std::vector<int32_t> random_ids(const ModelConfig& config, uint64_t seed, int64_t count) {
   std::mt19937_64 rng(seed);
   std::vector<int32_t> ids;

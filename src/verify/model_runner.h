@@ -10,6 +10,7 @@
 #include "decode/prefill.h"
 #include "engine/backend.h"
 #include "forward/forward.h"
+#include "verify/report.h"
 
 namespace sluice {
 
@@ -43,6 +44,9 @@ class ModelRunner {
                     int64_t first, const Sequence& sequence);
   /// ids[sequence->position ..) as the engine runs a prompt: the last row's output.
   StepOutput engine_prefill(std::span<const int32_t> ids, Sequence* sequence);
+
+  /// Did every activation of every step so far fit the backend's number format?
+  Check range_check(std::string subject) const;
 
   Forward& forward() { return *forward_; }
   StatePool& state() { return state_; }

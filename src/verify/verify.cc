@@ -46,6 +46,7 @@ Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> runner,
                           ModelRunner::create(weights, backend, limits));
   check_accuracy(*runner, golden, envelope, options.num_ids_max, report);
+  report->checks.push_back(runner->range_check("all cases"));
   return check_ops(weights, backend, golden.ops, options.num_threads, report);
 }
 

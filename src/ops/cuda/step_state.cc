@@ -66,7 +66,7 @@ StepState& step_state(const OpContext& context) {
 Result<std::unique_ptr<BackendState>> StepState::open(const OpDims& dims) {
   std::unique_ptr<StepState> state(new StepState);
   state->rows_max_ = std::max<int64_t>(dims.num_rows_max, kGraphRowsMax);
-  const int64_t pages_of_run = (dims.context_max + kKvPageTokens - 1) / kKvPageTokens;
+  const int64_t pages_of_run = pages_for(dims.context_max);
   state->pages_max_ = std::max<int64_t>(kRunsMax * pages_of_run, kEagerPages);
   SLUICE_ASSIGN_OR_RETURN(state->work_, WorkMemory::create(dims));
   StepDevice& device = state->device_;
@@ -204,6 +204,7 @@ void StepState::await(OpContext& context) const {
   await_count(report_->num_closed, context.step_number + 1);
   context.drawn = drawn_;
   context.out_of_range = report_->out_of_range[context.step_number % kBlocks] != 0;
+  if (context.out_of_range) work_.clear_operands();
 }
 
 void StepState::await_count(const int64_t& count, int64_t wanted) const {

@@ -43,8 +43,10 @@ void take_all(const OpDims& dims, Places* places, WorkMemory* memory) {
   places->take(projection_partial_bytes(), &memory->partials);
   places->take(projection_ticket_bytes(), &memory->tickets);
   places->take(gdn_ticket_bytes(dims), &memory->gdn_tickets);
-  places->take(operand_bytes(dims.hidden), &memory->input);
-  places->take(operand_bytes(output_cols), &memory->output);
+  memory->input_bytes = operand_bytes(dims.hidden);
+  memory->output_bytes = operand_bytes(output_cols);
+  places->take(memory->input_bytes, &memory->input);
+  places->take(memory->output_bytes, &memory->output);
   places->take(attention_decode_scratch_bytes(static_cast<int>(rows),
                                               static_cast<int>(dims.attention.num_heads),
                                               static_cast<int>(dims.attention.num_kv_heads),
@@ -68,6 +70,11 @@ Result<WorkMemory> WorkMemory::create(const OpDims& dims) {
   Places places(reinterpret_cast<std::byte*>(memory.buffer_.data()));
   take_all(dims, &places, &memory);
   return memory;
+}
+
+void WorkMemory::clear_operands() const {
+  device_memory().clear(input, input_bytes);
+  device_memory().clear(output, output_bytes);
 }
 
 }  // namespace sluice::cuda

@@ -17,8 +17,14 @@ class WorkMemory {
   int* gdn_tickets = nullptr;  // of gdn_core: likewise
   uint16_t* input = nullptr;   // operands of a block's first projection
   uint16_t* output = nullptr;  // and of its last
+  size_t input_bytes = 0;
+  size_t output_bytes = 0;
   float* attention = nullptr;  // of attention_decode
   void* sampling = nullptr;    // of sample
+
+  /// Zeros in every operand, behind what the stream holds: padding rows keep what a bucket's larger step left there, and
+  /// values out of range would raise the flag of steps that did not compute them.
+  void clear_operands() const;
 
  private:
   Buffer buffer_;
