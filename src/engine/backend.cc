@@ -44,6 +44,10 @@ Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
     backend.ops = &ref_ops();
     return backend;
   }
+  if (isa == kPortable) {
+    return invalid_argument("'{}' chooses among the GPU's kernels; it goes with --device cuda",
+                            kPortable);
+  }
   CpuIsa wanted = best_cpu_isa();
   if (!isa.empty()) {
     SLUICE_ASSIGN_OR_RETURN(wanted, find_isa(isa));

@@ -16,8 +16,8 @@ struct Backend {
   int64_t prefill_rows_max = 65536;
 };
 
-/// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref; with cuda portable: the kernels
-/// that any GPU has, whatever this one has besides.
+/// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref; with cuda portable: the projections
+/// (mma.sync) that any GPU has, whatever this one has besides. Other kernels have one form for all.
 Result<Backend> choose_backend(std::string_view device, std::string_view isa);
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include "ops/cuda/pack.h"
 #include "ops/cuda/projections.h"
 #include "ops/cuda/sample.h"
+#include "ops/cuda/skinny.h"
 #include "ops/cuda/step_state.h"
 #include "ops/cuda/views.h"
 
@@ -20,16 +21,26 @@ Status check_equal(std::string_view what, int64_t value, int64_t wanted) {
 
 Status check_multiple(std::string_view what, int64_t value, int64_t of) {
   if (value > 0 && value % of == 0) return Status();
-  return unsupported("{} is {}; the CUDA backend's linears read rows in steps of {}", what, value,
-                     of);
+  return unsupported("{} is {}; the CUDA backend's kernels take multiples of {}", what, value, of);
+}
+
+Status check_at_most(std::string_view what, int64_t value, int64_t limit) {
+  if (value <= limit) return Status();
+  return unsupported("{} is {}; the CUDA backend has kernels for up to {}", what, value, limit);
 }
 
 Status check_shape(const OpDims& dims) {
   constexpr int64_t kStep = cuda::kScaleBlock;
+  constexpr int64_t kVocabStep = 8;  // ids of a 16-byte load: the sampler's
   SLUICE_RETURN_IF_ERROR(ref_ops().check_shape(dims));
   SLUICE_RETURN_IF_ERROR(check_multiple("hidden_size", dims.hidden, kStep));
   SLUICE_RETURN_IF_ERROR(check_multiple("intermediate_size", dims.intermediate, kStep));
+  SLUICE_RETURN_IF_ERROR(check_at_most("hidden_size", dims.hidden, cuda::kNormedColumnsMax));
+  SLUICE_RETURN_IF_ERROR(check_multiple("vocab_size", dims.vocab_size, kVocabStep));
   SLUICE_RETURN_IF_ERROR(check_equal("head_dim", dims.attention.head_dim, 256));
+  SLUICE_RETURN_IF_ERROR(check_equal("rotary_dim", dims.attention.rotary_dim, 64));
+  SLUICE_RETURN_IF_ERROR(check_at_most("the number of attention heads a key-value head serves",
+                                       dims.attention.num_heads / dims.attention.num_kv_heads, 8));
   SLUICE_RETURN_IF_ERROR(check_equal("linear_key_head_dim", dims.gdn.head_k_dim, 128));
   return check_equal("linear_value_head_dim", dims.gdn.head_v_dim, 128);
 }

@@ -15,6 +15,10 @@ Status call_status(cudaError_t error, std::string_view what) {
 }
 
 Result<Device> find_device() {
+  int driver_version = 0;
+  if (cudaDriverGetVersion(&driver_version) == cudaSuccess && driver_version == 0) {
+    return unsupported("--device cuda: this machine has no NVIDIA driver; use --device cpu");
+  }
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return call_status(error, "no GPU can be used");
@@ -35,6 +39,14 @@ Result<Device> find_device() {
   }
   if (const cudaError_t error = cudaSetDevice(0); error != cudaSuccess) {
     return call_status(error, "GPU 0 cannot be opened");
+  }
+  if (const cudaError_t error = check_device_code(); error != cudaSuccess) {
+    return unsupported(
+        "GPU 0, {} (compute capability {}.{}): this build holds no code for it ({}); build again "
+        "on "
+        "this machine, or with -DCMAKE_CUDA_ARCHITECTURES={}",
+        found.name, properties.major, properties.minor, cudaGetErrorName(error),
+        found.compute_capability);
   }
   if (const cudaError_t error = cudaStreamCreateWithFlags(&found.stream, cudaStreamNonBlocking);
       error != cudaSuccess) {

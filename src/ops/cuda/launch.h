@@ -25,6 +25,9 @@ struct Rows {
 cudaError_t launch_copy(void* to, const void* from, size_t num_bytes, cudaStream_t stream);
 cudaError_t launch_clear(void* to, size_t num_bytes, cudaStream_t stream);
 
+/// Does this build hold code that the current device runs?
+cudaError_t check_device_code();
+
 // Ops of a step's rows leave out padding rows.
 
 /// Padding rows of `out` are zeroed.

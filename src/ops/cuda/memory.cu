@@ -40,4 +40,9 @@ cudaError_t launch_clear(void* to, size_t num_bytes, cudaStream_t stream) {
   return launch_copy(to, nullptr, num_bytes, stream);
 }
 
+cudaError_t check_device_code() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, copy_kernel<uint4>);
+}
+
 }  // namespace sluice::cuda

@@ -46,10 +46,10 @@ __global__ void __launch_bounds__(kSkinnyThreads) operands_kernel(const Operands
       if (args.operands == nullptr) continue;
       const uint2 pairs = make_uint2(operands_of(row.values[j].x), operands_of(row.values[j].y));
       is_far |= is_out_of_range(pairs.x) | is_out_of_range(pairs.y);
-      uint16_t* row = args.operands + blockIdx.x * args.out_stride;
+      uint16_t* to_row = args.operands + blockIdx.x * args.out_stride;
       const int k = static_cast<int>(offset) + j * kScaleBlock + 4 * lane;
-      *reinterpret_cast<uint32_t*>(row + operand_place(k)) = pairs.x;
-      *reinterpret_cast<uint32_t*>(row + operand_place(k + 2)) = pairs.y;
+      *reinterpret_cast<uint32_t*>(to_row + operand_place(k)) = pairs.x;
+      *reinterpret_cast<uint32_t*>(to_row + operand_place(k + 2)) = pairs.y;
     }
   }
   if (is_far) raise_flag(args.range_flag);
