@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/bf16.h"
+#include "ops/row_run.h"
 
 namespace sluice::cuda {
 
@@ -35,10 +35,8 @@ struct alignas(16) SampleRow {
 };
 static_assert(sizeof(SampleRow) == 48);
 
-/// SampleRecord::id where a logit is NaN or positive infinity: a wrong token is worse than none.
-inline constexpr int32_t kNoToken = -1;
-
 struct alignas(16) SampleRecord {
+  /// kNoToken where a logit is NaN or positive infinity.
   int32_t id;
   /// Lowest id among ties; kNoToken with id.
   int32_t argmax;
