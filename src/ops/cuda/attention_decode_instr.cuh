@@ -8,9 +8,6 @@
 
 namespace sluice::cuda::attn {
 
-__device__ __forceinline__ uint32_t shared_address(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
 /// 16 bytes, zero unless `wanted`.
 __device__ __forceinline__ void copy_async(uint32_t to, const bf16* from, bool wanted) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -48,19 +45,6 @@ __device__ __forceinline__ uint4 load_matrices_transposed(uint32_t at) {
 }
 __device__ __forceinline__ void prefetch(const void* at) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-}
-
-/// Both rounded to bf16, nearest even; `low` in the lower half.
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  uint32_t x;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-  return x;
-}
-__device__ __forceinline__ float low_bf16(uint32_t x) {
-  return __uint_as_float(x << 16);
-}
-__device__ __forceinline__ float high_bf16(uint32_t x) {
-  return __uint_as_float(x & 0xffff0000u);
 }
 
 /// e^x to about 2^-22, zero below 2^-126.

@@ -138,7 +138,7 @@ __device__ __forceinline__ void softmax_of(int leaf, bool begins, int parity, in
     const int keys = shared->num_keys[column + t * kColumns] - leaf * kLeaf;
     // A power of two: the contract's second rounding changes nothing.
     constexpr float kScale = 1.0f / 16.0f;
-    const uint32_t dots = pack_bf16(a.x + b.x, a.y + b.y);
+    const uint32_t dots = narrow_pair(a.x + b.x, a.y + b.y);
     s[t][0] = 2 * lane < keys ? low_bf16(dots) * kScale : -INFINITY;
     s[t][1] = 2 * lane + 1 < keys ? high_bf16(dots) * kScale : -INFINITY;
   }
@@ -147,7 +147,7 @@ __device__ __forceinline__ void softmax_of(int leaf, bool begins, int parity, in
 #pragma unroll
   for (int t = 0; t < kCount; ++t) {
     const float max = node[t].m == -INFINITY ? 0.0f : node[t].m;
-    const uint32_t p = pack_bf16(fast_exp(s[t][0] - max), fast_exp(s[t][1] - max));
+    const uint32_t p = narrow_pair(fast_exp(s[t][0] - max), fast_exp(s[t][1] - max));
     *reinterpret_cast<uint32_t*>(shared->p[parity] + (column + t * kColumns) * kPRowBytes +
                                  (lane / 4 ^ warp_id()) * 16 + lane % 4 * 4) = p;
     node[t].l = low_bf16(p) + high_bf16(p);

@@ -28,18 +28,11 @@ __device__ __forceinline__ void widen_fp8(uint32_t word, uint32_t* low, uint32_t
 #endif
 }
 
-/// Two fp32 values rounded to bf16, the first in the low half.
-__device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
 /// Two bf16 values as operands (packed.h): low half first.
 __device__ __forceinline__ uint32_t operands_of(uint32_t bf16_pair) {
   constexpr float kFactor = 1.0f / (1 << kActivationShift);
-  const float low = __uint_as_float(bf16_pair << 16) * kFactor;
-  const float high = __uint_as_float(bf16_pair & 0xffff0000u) * kFactor;
+  const float low = low_bf16(bf16_pair) * kFactor;
+  const float high = high_bf16(bf16_pair) * kFactor;
   uint32_t pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;

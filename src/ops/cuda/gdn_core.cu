@@ -23,7 +23,7 @@ namespace {
 
 /// The gate's factor of a pair of columns.
 __device__ __forceinline__ float2 silu_pair(uint32_t z) {
-  return make_float2(silu_unbranched(low(z)), silu_unbranched(high(z)));
+  return make_float2(silu_unbranched(low_bf16(z)), silu_unbranched(high_bf16(z)));
 }
 
 /// Norm, gate and store.
@@ -50,9 +50,9 @@ __device__ __forceinline__ void norm_rows(const GdnCore& args, const Place& at, 
       const float inverse = inverse_root(squares / kHeadDim + args.eps);
       const uint32_t o =
           reinterpret_cast<const uint32_t*>(shared.rows[row].values)[p * kWarp + lane];
-      const uint32_t n = pack(low(o) * inverse, high(o) * inverse);
-      const uint32_t y = pack(norm.x * low(n), norm.y * high(n));
-      const uint32_t pair = pack(low(y) * gate.x, high(y) * gate.y);
+      const uint32_t n = narrow_pair(low_bf16(o) * inverse, high_bf16(o) * inverse);
+      const uint32_t y = narrow_pair(norm.x * low_bf16(n), norm.y * high_bf16(n));
+      const uint32_t pair = narrow_pair(low_bf16(y) * gate.x, high_bf16(y) * gate.y);
       if (args.operands == nullptr) {
         *reinterpret_cast<uint32_t*>(core + row * core_stride) = pair;
       } else {

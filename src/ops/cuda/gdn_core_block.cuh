@@ -73,7 +73,7 @@ __device__ __forceinline__ void barrier_sync(int id, int threads) {
 /// `barrier` is set up for `bytes` from the cluster. One thread; the cluster's barrier comes behind it.
 __device__ __forceinline__ void sums_init(uint64_t* barrier, int bytes) {
 #if __CUDA_ARCH__ >= 900
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  const auto at = shared_address(barrier);
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
@@ -82,7 +82,7 @@ __device__ __forceinline__ void sums_init(uint64_t* barrier, int bytes) {
 }
 __device__ __forceinline__ void sums_wait(uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  const auto at = shared_address(barrier);
   uint32_t done = 0;
   while (done == 0) {
     asm volatile(
@@ -105,9 +105,8 @@ __device__ __forceinline__ void sums_send(float* to, uint64_t* barrier, unsigned
       "mapa.shared::cluster.u32 to, %0, %2;\n"
       "mapa.shared::cluster.u32 barrier, %1, %2;\n"
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [to], %3, [barrier];\n}" ::"r"(
-          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-      "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))), "r"(rank),
-      "r"(__float_as_uint(value))
+          shared_address(to)),
+      "r"(shared_address(barrier)), "r"(rank), "r"(__float_as_uint(value))
       : "memory");
 #endif
 }
@@ -140,19 +139,6 @@ __device__ __forceinline__ void store_state(float* to, const float (&v)[kColumns
                : "memory");
 }
 
-/// Two bf16 in one register, the lower index in the lower half.
-__device__ __forceinline__ float low(uint32_t pair) {
-  return __uint_as_float(pair << 16);
-}
-__device__ __forceinline__ float high(uint32_t pair) {
-  return __uint_as_float(pair & 0xffff0000u);
-}
-/// narrow() of both.
-__device__ __forceinline__ uint32_t pack(float lower, float upper) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
-  return pair;
-}
 /// narrow(), in one instruction.
 __device__ __forceinline__ bf16 round_half(float x) {
   bf16 y;

@@ -45,7 +45,7 @@ struct QkConv {
     channel.w = reinterpret_cast<const float4*>(args.conv_weight)[index];
 #pragma unroll
     for (int j = 0; j < kHistory; ++j) {
-      channel.x[j] = low(load_old(at, index, kHistory - j, false));
+      channel.x[j] = low_bf16(load_old(at, index, kHistory - j, false));
     }
     from = at.qkv + index;
   }
@@ -136,8 +136,8 @@ struct ValueConv {
 #pragma unroll
       for (int j = 0; j < kHistory; ++j) {
         const uint32_t old = load_old(at, index, kHistory - j, true);
-        channel[p][0].x[j] = low(old);
-        channel[p][1].x[j] = high(old);
+        channel[p][0].x[j] = low_bf16(old);
+        channel[p][1].x[j] = high_bf16(old);
       }
     }
   }
@@ -154,8 +154,8 @@ struct ValueConv {
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        const float a = channel[p][0].step(low(x[i]));
-        x[i] = pack(a, channel[p][1].step(high(x[i])));
+        const float a = channel[p][0].step(low_bf16(x[i]));
+        x[i] = narrow_pair(a, channel[p][1].step(high_bf16(x[i])));
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {

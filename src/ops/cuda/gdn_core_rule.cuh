@@ -25,7 +25,7 @@ struct StateTile {
 
 /// Shared memory by address: the loop over rows keeps few registers, and the compiler would make
 /// generic pointers anew in each round.
-__device__ __forceinline__ uint32_t shared_address(const void* at) {
+__device__ __forceinline__ uint32_t fixed_address(const void* at) {
   auto address = static_cast<uint32_t>(__cvta_generic_to_shared(at));
   asm volatile("" : "+r"(address));
   return address;
@@ -98,12 +98,12 @@ __device__ __forceinline__ void recur(StateTile& tile, Shared<L>& shared, const 
   constexpr uint32_t kPartialsBytes = sizeof(shared.partials[0]);
   constexpr uint32_t kColumnBytes = L::kColumns * sizeof(float);
   constexpr uint32_t kRowBytes = sizeof(SharedRow<L>);
-  uint32_t qk = shared_address(&shared.qk[0][0][over_k * 32 + lane / 8 * kRowsOfK]);
-  const uint32_t parts = shared_address(&shared.partials[0][0][own]);
-  const uint32_t part = shared_address(&shared.partials[0][over_k][summed]);
-  uint32_t o_part = shared_address(&shared.o[0][over_k][summed]);
-  uint32_t gate_at = shared_address(&shared.rows[row].gate);
-  uint32_t value_at = shared_address(&shared.rows[row].values[own]);
+  uint32_t qk = fixed_address(&shared.qk[0][0][over_k * 32 + lane / 8 * kRowsOfK]);
+  const uint32_t parts = fixed_address(&shared.partials[0][0][own]);
+  const uint32_t part = fixed_address(&shared.partials[0][over_k][summed]);
+  uint32_t o_part = fixed_address(&shared.o[0][over_k][summed]);
+  uint32_t gate_at = fixed_address(&shared.rows[row].gate);
+  uint32_t value_at = fixed_address(&shared.rows[row].values[own]);
   // Lane 2 i + j: the factor of q (j = 0) or k of row i of the tile.
   float units = 0.0f;
   if (lane < 2 * kTileRows) {
@@ -139,9 +139,10 @@ __device__ __forceinline__ void recur(StateTile& tile, Shared<L>& shared, const 
       // d = beta (v - S^T k) with the factor of the k it will be multiplied with: v * weight + S^T k * scale.
       const float weight = gate.y * unit_k;
       float scale = -(gate.x * unit_k) * weight;
-      float d[kColumnsOfThread] = {
-          low(__float_as_uint(v_bits.x)) * weight, high(__float_as_uint(v_bits.x)) * weight,
-          low(__float_as_uint(v_bits.y)) * weight, high(__float_as_uint(v_bits.y)) * weight};
+      float d[kColumnsOfThread] = {low_bf16(__float_as_uint(v_bits.x)) * weight,
+                                   high_bf16(__float_as_uint(v_bits.x)) * weight,
+                                   low_bf16(__float_as_uint(v_bits.y)) * weight,
+                                   high_bf16(__float_as_uint(v_bits.y)) * weight};
       asm volatile("" : "+f"(scale), "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]));
       barrier_sync(kPartials + group, kWarpsOverK * kWarp);
       const float4 a = load_four(parts + parity);

@@ -11,12 +11,6 @@ namespace sluice::cuda {
 __device__ __forceinline__ uint32_t pack(bf16 low, bf16 high) {
   return static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16;
 }
-__device__ __forceinline__ float widen_low(uint32_t pair) {
-  return __uint_as_float(pair << 16);
-}
-__device__ __forceinline__ float widen_high(uint32_t pair) {
-  return __uint_as_float(pair & 0xffff0000u);
-}
 
 /// 8 x 8 values of 16 bits: from lane 4 r + t holding row r, columns 2 t and 2 t + 1, to the same of the transpose.
 __device__ __forceinline__ uint32_t transpose(uint32_t pair) {
@@ -138,8 +132,8 @@ struct QuadOut {
                                                int n) const {
     uint32_t values = transpose(pack(narrow(sums[0]), narrow(sums[1])));
     if (params.epilogue == GemmEpilogue::kResidual) {
-      values = pack(narrow(widen_low(old) + widen_low(values)),
-                    narrow(widen_high(old) + widen_high(values)));
+      values = pack(narrow(low_bf16(old) + low_bf16(values)),
+                    narrow(high_bf16(old) + high_bf16(values)));
     }
     if (token < params.num_rows) store_pair(place, n, values);
   }

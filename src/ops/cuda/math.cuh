@@ -13,6 +13,24 @@ __device__ inline float widen(bf16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
 
+/// Two bf16 in one register, the lower index in the lower half.
+__device__ __forceinline__ float low_bf16(uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+__device__ __forceinline__ float high_bf16(uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+/// Both rounded to bf16, nearest even.
+__device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
 /// Nearest even; the kernels' values are never NaN by design, and a NaN stays one.
 __device__ inline bf16 narrow(float x) {
   const uint32_t u = __float_as_uint(x);

@@ -21,7 +21,7 @@ struct RowShare {
   }
   __device__ __forceinline__ float element(int j, int i) const {
     const uint32_t word = i < 2 ? values[j].x : values[j].y;
-    return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    return i % 2 == 0 ? low_bf16(word) : high_bf16(word);
   }
   /// Over the warp's part; in every lane.
   __device__ __forceinline__ float sum_of_squares() const {
