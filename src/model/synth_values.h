@@ -8,35 +8,12 @@
 #include <string_view>
 
 #include "base/bf16.h"
+#include "base/random_values.h"
 
 namespace sluice {
 
 /// Mixes a seed and a name into a tensor's key.
 uint64_t tensor_key(uint64_t seed, std::string_view name);
-
-/// 64 random bits of element `idx` (splitmix64 of a counter).
-inline uint64_t random_bits(uint64_t key, uint64_t idx) {
-  uint64_t z = key + (idx + 1) * 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-/// Mean 0, variance 1, |value| <= 3.47: the sum of the four 16-bit quarters. A normal's shape without its far tail,
-/// at the price of one multiply-mix.
-inline float random_normal(uint64_t key, uint64_t idx) {
-  const uint64_t bits = random_bits(key, idx);
-  const auto sum = static_cast<int32_t>((bits & 0xffffu) + ((bits >> 16) & 0xffffu) +
-                                        ((bits >> 32) & 0xffffu) + (bits >> 48));
-  constexpr int32_t kMean = 2 * 0xffff;
-  constexpr float kInverseSigma = 1.0f / 37837.2271f;  // sqrt(4 (2^32 - 1) / 12)
-  return static_cast<float>(sum - kMean) * kInverseSigma;
-}
-
-/// In [0, 1).
-inline float random_uniform(uint64_t key, uint64_t idx) {
-  return static_cast<float>(random_bits(key, idx) >> 40) * 0x1p-24f;
-}
 
 /// out[i] = bf16(mean + sigma * normal) for elements first + i.
 void fill_normal(uint64_t key, uint64_t first, float mean, float sigma, std::span<bf16> out);

@@ -3,6 +3,7 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include "base/random_values.h"
 #include "ops/cuda/bench_kernels.h"
 #include "ops/cuda/skinny_stream.cuh"
 
@@ -12,47 +13,29 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kBlocksMax = 1 << 16;
 
-/// 64 random bits of element `idx` (splitmix64 of a counter), as model/synth_values.h has them.
-__device__ __forceinline__ uint64_t random_bits(uint64_t key, int64_t idx) {
-  uint64_t z = key + static_cast<uint64_t>(idx + 1) * 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-/// Mean 0, variance 1, |value| <= 3.4642: the sum of the four 16-bit quarters.
-__device__ __forceinline__ float random_normal(uint64_t key, int64_t idx) {
-  const uint64_t bits = random_bits(key, idx);
-  const auto sum = static_cast<int32_t>((bits & 0xffffu) + ((bits >> 16) & 0xffffu) +
-                                        ((bits >> 32) & 0xffffu) + (bits >> 48));
-  constexpr int32_t kMean = 2 * 0xffff;
-  constexpr float kInverseSigma = 1.0f / 37837.2271f;  // sqrt(4 (2^32 - 1) / 12)
-  return static_cast<float>(sum - kMean) * kInverseSigma;
-}
-
 struct NormalBf16 {
   float sigma;
   using Type = __nv_bfloat16;
-  __device__ Type operator()(uint64_t key, int64_t i) const {
+  __device__ Type operator()(uint64_t key, uint64_t i) const {
     return __float2bfloat16_rn(sigma * random_normal(key, i));
   }
 };
 struct NormalF32 {
   float sigma;
   using Type = float;
-  __device__ Type operator()(uint64_t key, int64_t i) const {
+  __device__ Type operator()(uint64_t key, uint64_t i) const {
     return sigma * random_normal(key, i);
   }
 };
 struct Fp8Code {
   using Type = uint8_t;
-  __device__ Type operator()(uint64_t key, int64_t i) const {
+  __device__ Type operator()(uint64_t key, uint64_t i) const {
     return __nv_cvt_float_to_fp8(kFp8FillSigma * random_normal(key, i), __NV_SATFINITE, __NV_E4M3);
   }
 };
 struct F16Code {
   using Type = __half;
-  __device__ Type operator()(uint64_t key, int64_t i) const {
+  __device__ Type operator()(uint64_t key, uint64_t i) const {
     const __nv_bfloat16 value = __float2bfloat16_rn(kF16FillSigma * random_normal(key, i));
     return __float2half_rn(__bfloat162float(value));
   }
@@ -60,8 +43,8 @@ struct F16Code {
 struct Scale {
   float middle;
   using Type = float;
-  __device__ Type operator()(uint64_t key, int64_t i) const {
-    const float uniform = static_cast<float>(random_bits(key, i) >> 40) * 0x1p-24f;
+  __device__ Type operator()(uint64_t key, uint64_t i) const {
+    const float uniform = random_uniform(key, i);
     return middle * (0.75f + 0.5f * uniform);
   }
 };
@@ -77,7 +60,7 @@ __global__ void fill_kernel(typename Make::Type* to, int64_t count, uint64_t key
       uint4 word;
       typename Make::Type values[kLot];
     } lot;
-    for (int j = 0; j < kLot; ++j) lot.values[j] = make(key, i + j);
+    for (int j = 0; j < kLot; ++j) lot.values[j] = make(key, static_cast<uint64_t>(i + j));
     if (i + kLot <= count && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
       *reinterpret_cast<uint4*>(to + i) = lot.word;
     } else {

@@ -13,11 +13,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define SLUICE_HOST_DEVICE __host__ __device__
-#else
-#define SLUICE_HOST_DEVICE
-#endif
+#include "base/host_device.h"
 
 namespace sluice::cuda {
 
