@@ -111,7 +111,6 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(impl->forward,
                           Forward::create(weights, *backend.ops, impl->pool,
                                           forward_limits(impl->options, impl->context_max)));
-  if (backend.ops->end_placing != nullptr) backend.ops->end_placing();  // the RoPE tables' copies
   impl->sampler.emplace(weights.config.vocab_size, impl->num_defined_ids());
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

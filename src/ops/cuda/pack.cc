@@ -161,10 +161,13 @@ WeightView pack_weight(const WeightView& from, std::byte* to) {
 }
 
 void copy_to_device(void* to, const void* from, size_t num_bytes) {
+  // Behind or without placing nobody else would give the buffers back.
+  const bool is_alone = !the_staging().has_value();
   for (size_t first = 0; first < num_bytes; first += kChunkBytes) {
     staging().send(static_cast<const std::byte*>(from) + first,
                    std::min(kChunkBytes, num_bytes - first), static_cast<std::byte*>(to) + first);
   }
+  if (is_alone) release_staging();
 }
 
 void release_staging() {
