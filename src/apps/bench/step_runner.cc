@@ -8,6 +8,7 @@
 
 #include "decode/draw_request.h"
 #include "model/synth_values.h"
+#include "verify/model_runner.h"
 
 namespace sluice {
 namespace {
@@ -29,15 +30,6 @@ constexpr float kRecurrentSigma = 0.05f;
 double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
-int32_t argmax(MatView<const bf16> logits, int64_t row) {
-  const bf16* values = logits.row(row);
-  int32_t best = 0;
-  for (int32_t i = 1; i < logits.num_cols; ++i) {
-    if (to_float(values[i]) > to_float(values[best])) best = i;
-  }
-  return best;
 }
 
 std::vector<int32_t> random_ids(uint64_t seed, int64_t count, int64_t vocab_size) {
@@ -245,7 +237,8 @@ Result<Signature> StepRunner::signature() {
     is_out_of_range_ |= output.out_of_range;
     state_->advance(&session, num_rows, false);
     ids = {output.drawn[0]};
-    const int32_t best = argmax(output.logits, 0);
+    const int32_t best =
+        best_id({output.logits.row(0), static_cast<size_t>(output.logits.num_cols)});
     const bf16* logits = output.logits.row(0);
     if (ids[0] < 0 || to_float(logits[ids[0]]) < to_float(logits[best])) {
       return data_loss("the GPU drew token {}; token {} has the largest logit", ids[0], best);
