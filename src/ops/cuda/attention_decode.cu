@@ -18,6 +18,7 @@
 #include "ops/cuda/attention_decode.h"
 #include "ops/cuda/attention_decode_merge.cuh"
 #include "ops/cuda/attention_decode_spans.cuh"
+#include "ops/cuda/chained_launch.cuh"
 
 namespace sluice::cuda {
 namespace attn {
@@ -59,34 +60,11 @@ int items_max(int bucket, int num_kv_heads, int64_t context_max) {
   return needed > wanted ? needed : wanted;
 }
 
-template <typename... Params>
-cudaError_t launch(void (*kernel)(Params...), int grid, int threads, size_t shared_bytes,
-                   cudaStream_t stream, const Args& args, const StepView& step) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  int device = 0;
-  int major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  config.numAttrs = major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, args, step);
-}
-
 template <int kTiles, int kStages>
 cudaError_t launch_spans(int grid, cudaStream_t stream, const Args& args, const StepView& step) {
-  constexpr size_t kBytes = sizeof(Shared<kTiles, kStages>);
-  const auto kernel = spans_kernel<kTiles, kStages>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  if (error != cudaSuccess) return error;
-  return launch(kernel, grid, kThreads, kBytes, stream, args, step);
+  constexpr auto kBytes = static_cast<int>(sizeof(Shared<kTiles, kStages>));
+  return launch_chained<spans_kernel<kTiles, kStages>>(
+      {dim3(static_cast<unsigned>(grid)), kThreads, kBytes}, stream, args, step);
 }
 
 cudaError_t launch_spans(const Config& config, int grid, cudaStream_t stream, const Args& args,
@@ -109,7 +87,8 @@ template <typename Shape>
 cudaError_t launch_merge(cudaStream_t stream, const Args& args, const StepView& step) {
   const int tasks = step.num_rows * args.op.num_heads * Shape::kSlices;
   const int grid = std::min(tasks, 4 * args.op.num_sms);
-  return launch(merge_kernel<Shape>, grid, Shape::kThreads, 0, stream, args, step);
+  return launch_chained<merge_kernel<Shape>>({dim3(static_cast<unsigned>(grid)), Shape::kThreads},
+                                             stream, args, step);
 }
 
 }  // namespace

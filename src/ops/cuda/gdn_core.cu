@@ -11,6 +11,7 @@
 //
 // Every sum has a fixed tree that knows neither the run's length nor the row's place in it.
 // Below sm_90 there are no clusters, and a block has a whole head.
+#include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/fragments.cuh"
 #include "ops/cuda/gdn_core_block.cuh"
 #include "ops/cuda/gdn_core_conv.cuh"
@@ -192,32 +193,14 @@ __global__ void __maxnreg__(kRegisters) gdn_core_kernel(GdnCore args, StepView s
   }
 }
 
-constexpr size_t kSharedBytesUnasked = 48 << 10;  // more must be asked for
-
 template <int kSlices, int kRegisters>
-cudaError_t launch_core(const GdnCore& args, const StepView& step, bool overlaps,
-                        cudaStream_t stream) {
+cudaError_t launch_core(const GdnCore& args, const StepView& step, cudaStream_t stream) {
   using L = Layout<kSlices>;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {kSlices, 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim =
-      dim3(kSlices, static_cast<unsigned>(args.num_v_heads), static_cast<unsigned>(step.num_runs));
-  config.blockDim = dim3(L::kThreads);
-  config.dynamicSmemBytes = shared_bytes<L>(step.num_rows);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = overlaps ? 2 : 0;
-  if (config.dynamicSmemBytes > kSharedBytesUnasked) {
-    const cudaError_t error = cudaFuncSetAttribute(gdn_core_kernel<L, kRegisters>,
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(config.dynamicSmemBytes));
-    if (error != cudaSuccess) return error;
-  }
-  return cudaLaunchKernelEx(&config, gdn_core_kernel<L, kRegisters>, args, step);
+  const dim3 grid(kSlices, static_cast<unsigned>(args.num_v_heads),
+                  static_cast<unsigned>(step.num_runs));
+  const auto smem_bytes = static_cast<int>(shared_bytes<L>(step.num_rows));
+  return launch_chained<gdn_core_kernel<L, kRegisters>>({grid, L::kThreads, smem_bytes, kSlices},
+                                                        stream, args, step);
 }
 
 }  // namespace
@@ -228,14 +211,8 @@ cudaError_t launch_gdn_core(const GdnCore& args, const StepView& step, cudaStrea
       args.num_v_heads % args.num_k_heads != 0) {
     return cudaErrorInvalidValue;
   }
-  int device = 0;
-  int major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess) return error;
-  if (major < 9) return gdn::launch_core<1, 80>(args, step, false, stream);
-  return gdn::launch_core<2, 80>(args, step, true, stream);
+  if (compute_capability() < 90) return gdn::launch_core<1, 80>(args, step, stream);
+  return gdn::launch_core<2, 80>(args, step, stream);
 }
 
 }  // namespace sluice::cuda

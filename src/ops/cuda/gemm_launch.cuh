@@ -1,6 +1,7 @@
 #pragma once
 // Host side of gemm_sm90: checks a launch, encodes its tensor maps, cuts it into units, starts a kernel.
 
+#include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/gemm_ring.cuh"
 
 namespace sluice::cuda {
@@ -113,25 +114,13 @@ cudaError_t count_multiprocessors(int* count) {
   return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
 
-using Kernel = void (*)(GemmParams);
-
-cudaError_t launch(Kernel kernel, int shared_bytes, const GemmParams& params,
-                   int num_multiprocessors, cudaStream_t stream) {
-  const cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (status != cudaSuccess) return status;
-  cudaLaunchAttribute programmatic;
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(
-      params.num_units < num_multiprocessors ? params.num_units : num_multiprocessors));
-  config.blockDim = dim3(kGemmThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &programmatic;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, params);
+template <void (*kKernel)(GemmParams)>
+cudaError_t launch(int shared_bytes, const GemmParams& params, int num_multiprocessors,
+                   cudaStream_t stream) {
+  const int num_blocks =
+      params.num_units < num_multiprocessors ? params.num_units : num_multiprocessors;
+  return launch_chained<kKernel>(
+      {dim3(static_cast<unsigned>(num_blocks)), kGemmThreads, shared_bytes}, stream, params);
 }
 
 bool well_formed(const Gemm& gemm) {

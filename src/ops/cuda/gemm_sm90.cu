@@ -12,8 +12,8 @@ cudaError_t launch_skinny(const Gemm& gemm, int num_multiprocessors, cudaStream_
       !encode_tokens(gemm, kTokens, 2, &params.x)) {
     return cudaErrorInvalidValue;
   }
-  return launch(gemm_skinny_kernel<kTokens, kPair>, GemmRings<SkinnyShape<kTokens>>::kSharedBytes,
-                params, num_multiprocessors, stream);
+  return launch<gemm_skinny_kernel<kTokens, kPair>>(GemmRings<SkinnyShape<kTokens>>::kSharedBytes,
+                                                    params, num_multiprocessors, stream);
 }
 
 template <bool kPair>

@@ -62,7 +62,8 @@ cudaError_t launch_operands(const OperandsArgs& args, cudaStream_t stream) {
   if (args.num_cols % kScaleBlock != 0 || (has_norm && args.num_cols > kNormedColumnsMax)) {
     return cudaErrorInvalidValue;
   }
-  return launch_chained<operands_kernel>(args.num_rows, kSkinnyThreads, 0, stream, args);
+  return launch_chained<operands_kernel>(
+      {dim3(static_cast<unsigned>(args.num_rows)), kSkinnyThreads}, stream, args);
 }
 
 }  // namespace sluice::cuda

@@ -14,6 +14,7 @@
 // Scores are compared in fp64 as on the host. An fp32 estimate of the noise, within kNoiseSlack of it, tells which few ids can be best; only theirs are computed.
 // Nothing depends on the order of atomics: counts and masses are integers, and lists are ranked by (key, id). Nor does anything but speed on the bucket.
 
+#include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/pdl.cuh"
 #include "ops/cuda/sample.h"
 #include "ops/cuda/sample_classes.cuh"
@@ -351,26 +352,6 @@ __global__ void __maxnreg__(kRegisters) finish_kernel(const SampleArgs args) {
   }
 }
 
-/// The kernel may begin before the one ahead of it in the stream ends, where the device can.
-template <typename... Args>
-cudaError_t launch_chained(void (*kernel)(Args...), dim3 grid, cudaStream_t stream, Args... args) {
-  int device = 0, major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = major >= 9 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, args...);
-}
-
 bool is_valid(const SampleArgs& args) {
   const int64_t loaded =
       (static_cast<int64_t>(args.num_defined) + kLaneIds - 1) / kLaneIds * kLaneIds;
@@ -392,11 +373,12 @@ cudaError_t launch_sample(const SampleArgs& args, cudaStream_t stream) {
   const int rows_per_block = (args.num_rows + kRowBlocks - 1) / kRowBlocks;
   const int row_blocks = (args.num_rows + rows_per_block - 1) / rows_per_block;
   const dim3 scan_grid(static_cast<unsigned>(blocks), static_cast<unsigned>(row_blocks));
-  const cudaError_t error = launch_chained(scan_kernel, scan_grid, stream, args, rows_per_block);
+  const cudaError_t error =
+      launch_chained<scan_kernel>({scan_grid, kThreads}, stream, args, rows_per_block);
   if (error != cudaSuccess) return error;
   const int parts = args.num_rows > kPartsMax / 8 ? 8 : kPartsMax / args.num_rows;
   const dim3 finish_grid(static_cast<unsigned>(args.num_rows), static_cast<unsigned>(parts));
-  return launch_chained(finish_kernel, finish_grid, stream, args);
+  return launch_chained<finish_kernel>({finish_grid, kThreads}, stream, args);
 }
 
 }  // namespace sluice::cuda

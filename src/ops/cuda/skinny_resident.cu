@@ -220,8 +220,7 @@ template <typename Work>
 cudaError_t launch_resident(const SkinnyMachine& machine, const SkinnyInput& in, const Work& work,
                             const SkinnyPlan& plan, cudaStream_t stream) {
   const ResidentArgs<Work> args = {plan, work, in};
-  return launch_chained<resident_kernel<Work>>(machine.num_sms, kSkinnyThreads, plan.smem_bytes,
-                                               stream, args);
+  return launch_chained<resident_kernel<Work>>(launch_of(machine, plan), stream, args);
 }
 
 int row_groups(const PackedWeight& w) {

@@ -247,8 +247,7 @@ cudaError_t launch(const SkinnyMachine& machine, const SkinnyInput& input,
   if (!plan_streamed(machine, input.num_rows, output.weight, &args.plan)) {
     return cudaErrorInvalidConfiguration;
   }
-  return launch_chained<streamed_kernel<kFp8, kAdds>>(machine.num_sms, kSkinnyThreads,
-                                                      args.plan.smem_bytes, stream, args);
+  return launch_chained<streamed_kernel<kFp8, kAdds>>(launch_of(machine, args.plan), stream, args);
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+#pragma once
+// Host side of pdl.cuh: launches of a step's chain, one behind the other.
+
+#include <cuda_runtime_api.h>
+
+namespace sluice::cuda {
+
+struct ChainedLaunch {
+  dim3 grid;
+  int num_threads;
+  int smem_bytes = 0;    // dynamic shared memory of a block
+  int cluster_size = 1;  // blocks along x; more than one asks for compute capability 9.0
+};
+
+/// Of the current device, which a process does not change: 90 for 9.0. 0 if CUDA does not say.
+inline int compute_capability() {
+  static const int found = [] {
+    int device = 0, major = 0, minor = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor;
+  }();
+  return found;
+}
+
+/// Launches a kernel that obeys pdl.cuh, so that it may begin while the one before it ends, where the GPU can do that (9.0 and later).
+template <auto kKernel, typename... Args>
+cudaError_t launch_chained(const ChainedLaunch& launch, cudaStream_t stream, const Args&... args) {
+  static int smem_allowed = 48 << 10;  // this kernel's; what needs no asking
+  if (launch.smem_bytes > smem_allowed) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, launch.smem_bytes);
+    if (error != cudaSuccess) return error;
+    smem_allowed = launch.smem_bytes;
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (compute_capability() >= 90) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (launch.cluster_size > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(launch.cluster_size), 1, 1};
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = launch.grid;
+  config.blockDim = dim3(static_cast<unsigned>(launch.num_threads));
+  config.dynamicSmemBytes = static_cast<size_t>(launch.smem_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return cudaLaunchKernelEx(&config, kKernel, args...);
+}
+
+}  // namespace sluice::cuda
