@@ -167,15 +167,20 @@ __device__ __forceinline__ float inverse_root(float x) {
   return fmaf(0.5f * r, fmaf(-x * r, r, 1.0f), r);
 }
 
-/// exp(g) and beta. softplus(a + dt_bias) takes the sum's rounding error along, so that g is good to
-/// a few fp32 ulps also where softplus is small.
-__device__ __forceinline__ float2 gates_of(float a, float b, float dt_bias, float exp_A) {
+/// g = -exp(A_log) softplus(a + dt_bias). The softplus takes the sum's rounding error along, so that g is good to a few fp32 ulps also where softplus is small.
+__device__ __forceinline__ float log_decay(float a, float dt_bias, float exp_A) {
   const float dt = a + dt_bias;
   const float part = dt - a;
   const float lost = (a - (dt - part)) + (dt_bias - part);
   const float e = expf(dt);
-  const float softplus = dt > 20.0f ? dt : log1pf(fmaf(e, lost, e));
-  return make_float2(expf(-exp_A * softplus), widen(round_half(sigmoid_unbranched(b))));
+  return -exp_A * (dt > 20.0f ? dt : log1pf(fmaf(e, lost, e)));
+}
+__device__ __forceinline__ float beta_of(float b) {
+  return widen(round_half(sigmoid_unbranched(b)));
+}
+/// exp(g) and beta.
+__device__ __forceinline__ float2 gates_of(float a, float b, float dt_bias, float exp_A) {
+  return make_float2(expf(log_decay(a, dt_bias, exp_A)), beta_of(b));
 }
 
 /// A block's work. Everything of a run lies within 2^31 elements of its first, so that offsets are 32
