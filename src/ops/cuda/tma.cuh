@@ -22,6 +22,18 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/// At the same place of block `block` of the cluster.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+
 /// Arrives, and expects `bytes` of copies before the phase ends.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -59,6 +71,25 @@ __device__ __forceinline__ void load_tile_2d(uint32_t to, const CUtensorMap* map
       : "memory");
 }
 
+__device__ __forceinline__ void load_tile_2d(uint32_t to, const CUtensorMap* map, int x, int y,
+                                             uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(barrier)
+      : "memory");
+}
+
+/// To the same place of every block of the cluster that `blocks` has a bit for, where it arrives on the same barrier.
+__device__ __forceinline__ void load_tile_2d_shared(uint32_t to, const CUtensorMap* map, int x,
+                                                    int y, uint32_t barrier, int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+
 __device__ __forceinline__ void load_tile_3d(uint32_t to, const CUtensorMap* map, int x, int y,
                                              int z, uint32_t barrier) {
   asm volatile(
@@ -66,6 +97,10 @@ __device__ __forceinline__ void load_tile_3d(uint32_t to, const CUtensorMap* map
       " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
       : "memory");
+}
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /// A place in a ring of kSlots and the parity of its current use.

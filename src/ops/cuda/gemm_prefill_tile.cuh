@@ -1,0 +1,236 @@
+#pragma once
+// A consumer warp's way through a slice of a tile: packed weights from shared memory become A fragments, wgmma adds them up.
+//
+// The sums stand in units of the current block's scale: at each 128 k they are multiplied by (previous scale / this scale), behind the last block by its scale. So
+// no second set of sums is needed, and up to 256 tokens fit. Above 128 tokens a warpgroup's tile is two pieces: one is rescaled while the other multiplies.
+
+#include "ops/cuda/gemm_prefill_ring.cuh"
+#include "ops/cuda/wgmma_wide.cuh"
+
+namespace sluice::cuda {
+
+struct PrefillWords {
+  uint32_t v[4];
+};
+__device__ __forceinline__ PrefillWords load_words_16(uint32_t address) {
+  PrefillWords w;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.v[0]), "=r"(w.v[1]), "=r"(w.v[2]), "=r"(w.v[3])
+               : "r"(address)
+               : "memory");
+  return w;
+}
+
+/// The A fragments of half a block, 64 k: four steps of four registers.
+struct PrefillFragments {
+  uint32_t a[16];
+};
+
+/// Half a block as it lies in shared memory: 16 (FP8) or 32 bytes of each of the lane's two rows.
+template <bool kFp8>
+struct PrefillHalf {
+  PrefillWords low[kFp8 ? 1 : 2], high[kFp8 ? 1 : 2];
+};
+
+/// `nothing` is 0, unknown to ptxas: what it merges, it moves between two wgmmas, and then runs them one by one (C7513).
+template <bool kFp8>
+__device__ __forceinline__ void widen_half(const PrefillHalf<kFp8>& half, uint32_t nothing,
+                                           PrefillFragments& out) {
+  if constexpr (kFp8) {
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      widen_fp8(half.low[0].v[s], &out.a[4 * s], &out.a[4 * s + 2]);
+      widen_fp8(half.high[0].v[s], &out.a[4 * s + 1], &out.a[4 * s + 3]);
+    }
+  } else {
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        out.a[4 * s + 2 * i] = half.low[s / 2].v[s % 2 * 2 + i] ^ nothing;
+        out.a[4 * s + 2 * i + 1] = half.high[s / 2].v[s % 2 * 2 + i] ^ nothing;
+      }
+    }
+  }
+}
+
+/// A consumer warp, its places in the rings and its sums.
+template <int kTokens, int kBlocks>
+struct PrefillWarp {
+  using Shape = PrefillShape<kTokens, kBlocks>;
+  static constexpr int kPieces = Shape::kPieces;
+  static constexpr int kSums = Shape::kPieceTokens / 2;
+
+  PrefillRing<Shape> ring;
+  RingCursor<Shape::kTokenStages> tokens;
+  RingCursor<Shape::kWeightStages> weights;
+  RingCursor<Shape::kScaleStages> scales;
+  uint32_t words;        // of the lane in stage 0: 16 bytes of each 512 of the warp's low slot
+  uint32_t high_behind;  // from there to its high slot
+  uint32_t used_weights, used_tokens;  // barriers of stages that have been read
+  PrefillFragments fragments[2];       // halves of a block
+  float sums[kPieces][kSums];
+  float low_factor, high_factor;  // of the next block, behind the last one of the sums
+  uint32_t nothing;               // see widen_half()
+  uint32_t table;                 // where the next factors lie
+
+  __device__ PrefillWarp(PrefillRing<Shape> ring, bool is_pair) : ring(ring) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    words = ring.weights(0) + (is_pair ? warp : 2 * warp) * 1024 + threadIdx.x % kWarp * 16;
+    high_behind = is_pair ? kTileGroups / 2 * 1024 : 1024;
+  }
+
+  __device__ __forceinline__ void load_factors() {
+    low_factor = load_shared(table);
+    high_factor = load_shared(table + kScaleRowBytes);
+    table += 4;
+  }
+
+  __device__ __forceinline__ void scale(float (&piece)[kSums]) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      piece[i] = __fmul_rn(piece[i], i % 4 < 2 ? low_factor : high_factor);
+    }
+  }
+
+  __device__ __forceinline__ void give_back_tokens() {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if constexpr (kBlocks == 1) {
+      if (lane == 0) barrier_arrive(used_tokens);
+    } else {
+      if (lane < kBlocks) barrier_arrive_at(used_tokens, lane);
+    }
+  }
+
+  template <bool kFp8>
+  __device__ __forceinline__ PrefillHalf<kFp8> read_half(int j) {
+    if (!kFp8 || j == 0) barrier_wait(ring.weights_full(weights.slot), weights.parity);
+    const uint32_t from = words + weights.slot * kPrefillWeightBytes;
+    PrefillHalf<kFp8> half;
+#pragma unroll
+    for (int i = 0; i < (kFp8 ? 1 : 2); ++i) {
+      const uint32_t at = from + (kFp8 ? j : i) * 512;
+      half.low[i] = load_words_16(at);
+      half.high[i] = load_words_16(at + high_behind);
+    }
+    if (!kFp8 || j == 1) {
+      used_weights = ring.weights_empty(weights.slot);
+      weights.advance();
+    }
+    return half;
+  }
+
+  /// Half j of a block, whose fragments are ready; unless it is the last (`more`), the next half's are behind it. In flight behind it are this half's wgmmas at most;
+  /// before it, if it is `first` of a run, none.
+  template <bool kFp8>
+  __device__ __forceinline__ void run_half(int j, bool first, bool more) {
+    constexpr uint32_t kPiece = Shape::kPieceTokens * 128 / 16;  // in descriptors
+    barrier_wait(ring.tokens_full(tokens.slot), tokens.parity);
+    const uint32_t tile = swizzled_tile(ring.tokens(tokens.slot));
+    pin(fragments[j].a);
+    if (kFp8 && first) {
+#pragma unroll
+      for (int h = 0; h < kPieces; ++h) {
+        scale(sums[h]);
+        pin(sums[h]);
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < kPieces; ++h) {
+      if (kFp8 && j == 0 && !first) {
+        wgmma_wait<kPieces - 1>();
+        pin(sums[h]);
+        scale(sums[h]);
+        pin(sums[h]);
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        Wgmma<Shape::kPieceTokens>::add(sums[h], fragments[j].a + 4 * s,
+                                        tile + h * kPiece + s * kTileStep);
+      }
+      wgmma_commit();
+    }
+    // These fragments were the last of their stage.
+    if ((!kFp8 || j == 1) && threadIdx.x % kWarp == 0) barrier_arrive(used_weights);
+    // FP8 words fit beside both fragments; f16 ones come when one of them is free.
+    PrefillHalf<kFp8> half;
+    if (kFp8 && more) half = read_half<kFp8>(1 - j);
+    if (kFp8 && j == 0) load_factors();
+    wgmma_wait<kPieces>();
+    if (!kFp8 && more) half = read_half<kFp8>(1 - j);
+    if (!first) give_back_tokens();
+    pin(fragments[1 - j].a);
+    if (more) widen_half<kFp8>(half, nothing, fragments[1 - j]);
+    used_tokens = ring.tokens_empty(tokens.slot);
+    tokens.advance();
+  }
+
+  /// kRun blocks, at the end of which nothing is in flight: ptxas runs wgmmas one by one that are in flight around a loop's end (C7514).
+  template <bool kFp8, int kRun>
+  __device__ __forceinline__ void run_blocks(int blocks_left) {
+#pragma unroll
+    for (int u = 0; u < kRun; ++u) {
+      run_half<kFp8>(0, u == 0, true);
+      run_half<kFp8>(1, false, u + 1 < kRun || blocks_left > kRun);
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int h = 0; h < kPieces; ++h) pin(sums[h]);
+    give_back_tokens();
+  }
+
+  template <bool kFp8>
+  __device__ __forceinline__ void run_all(int num_blocks) {
+    widen_half<kFp8>(read_half<kFp8>(0), nothing, fragments[0]);
+    constexpr int kRun = kFp8 ? 4 : 2;
+    int left = num_blocks;
+#pragma unroll 1
+    for (; left >= kRun; left -= kRun) run_blocks<kFp8, kRun>(left);
+#pragma unroll 1
+    for (; left > 0; --left) run_blocks<kFp8, 1>(left);
+  }
+
+  /// Sums blocks [first, end) of a tile, as they are.
+  __device__ __forceinline__ void run_slice(const PrefillParams& params, GemmPlace place, int first,
+                                            int end) {
+#pragma unroll
+    for (int h = 0; h < kPieces; ++h) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sums[h][i] = 0.0f;
+    }
+    const PrefillSegment& segment = params.segments[place.segment];
+    barrier_wait(ring.scales_full(scales.slot), scales.parity);
+    if (segment.scales != nullptr) {
+      table = ring.scales(scales.slot);
+      load_factors();
+      run_all<true>(end - first);
+    } else {
+      load_row_factors(params, place);
+      nothing = fresh_thread_index() >> 20;
+      run_all<false>(end - first);
+    }
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) barrier_arrive(ring.scales_empty(scales.slot));
+    scales.advance();
+#pragma unroll
+    for (int h = 0; h < kPieces; ++h) scale(sums[h]);
+  }
+
+  __device__ __forceinline__ void load_row_factors(const PrefillParams& params, GemmPlace place) {
+    const int thread = static_cast<int>(fresh_thread_index());
+    const int warp = thread / kWarp;
+    const int row = thread % kWarp / 4;
+    const PrefillSegment& segment = params.segments[place.segment];
+    const int last = segment.num_out - 1;
+    const int tile_row = place.tile * (params.is_pair ? kTileRows / 2 : kTileRows) + row;
+    const int low = tile_row + warp * (params.is_pair ? kRowGroup : 2 * kRowGroup);
+    const int high = params.is_pair ? low : low + kRowGroup;
+    const float* high_factors =
+        params.is_pair ? params.segments[1].row_factors : segment.row_factors;
+    low_factor = __ldg(segment.row_factors + min(low, last));
+    high_factor = __ldg(high_factors + min(high, last));
+  }
+};
+
+}  // namespace sluice::cuda

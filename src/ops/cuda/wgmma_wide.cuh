@@ -1,0 +1,43 @@
+#pragma once
+// More token counts of wgmma.cuh's instruction, for tiles of many tokens.
+
+#include "ops/cuda/wgmma.cuh"
+
+namespace sluice::cuda {
+
+#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
+#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
+#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
+#define SLUICE_P0_31 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24
+#define SLUICE_D4(c, d, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
+#define SLUICE_D44(c, d) SLUICE_D32(c, d, 0), SLUICE_D8(c, d, 32), SLUICE_D4(c, d, 40)
+#define SLUICE_D52(c, d) SLUICE_D32(c, d, 0), SLUICE_D16(c, d, 32), SLUICE_D4(c, d, 48)
+#define SLUICE_D64(c, d) SLUICE_D32(c, d, 0), SLUICE_D32(c, d, 32)
+
+#define SLUICE_SUMS88 SLUICE_P0_31 ", " SLUICE_P32 ", %40, %41, %42, %43"
+#define SLUICE_OPS88 "{%44, %45, %46, %47}, %48"
+template <>
+struct Wgmma<88> {
+  static __device__ __forceinline__ void add(float (&d)[44], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(88, SLUICE_SUMS88, SLUICE_OPS88, 1, SLUICE_D44("+f", d));
+  }
+};
+#define SLUICE_SUMS104 SLUICE_P0_31 ", " SLUICE_P32 ", " SLUICE_P40 ", %48, %49, %50, %51"
+#define SLUICE_OPS104 "{%52, %53, %54, %55}, %56"
+template <>
+struct Wgmma<104> {
+  static __device__ __forceinline__ void add(float (&d)[52], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(104, SLUICE_SUMS104, SLUICE_OPS104, 1, SLUICE_D52("+f", d));
+  }
+};
+#define SLUICE_SUMS128 SLUICE_P0_31 ", " SLUICE_P32 ", " SLUICE_P40 ", " SLUICE_P48 ", " SLUICE_P56
+#define SLUICE_OPS128 "{%64, %65, %66, %67}, %68"
+template <>
+struct Wgmma<128> {
+  static __device__ __forceinline__ void add(float (&d)[64], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(128, SLUICE_SUMS128, SLUICE_OPS128, 1, SLUICE_D64("+f", d));
+  }
+};
+
+}  // namespace sluice::cuda
