@@ -1,0 +1,145 @@
+#pragma once
+// Instructions of prefill attention: wgmma on bf16, copies to a cluster, pairs of bf16.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "ops/cuda/tma.cuh"
+#include "ops/cuda/wgmma.cuh"
+
+namespace sluice::cuda::prefill {
+
+/// `bytes` from global to shared memory as they lie.
+__device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+/// As load_tile_3d, to the same place and barrier in every block of `mask`.
+__device__ __forceinline__ void load_tile_3d_multicast(uint32_t to, const CUtensorMap* map, int x,
+                                                       int y, int z, uint32_t barrier,
+                                                       uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask)
+      : "memory");
+}
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.aligned;\n"
+      "barrier.cluster.wait.aligned;" ::
+          : "memory");
+}
+/// On the barrier at this place in block `rank` of the cluster. Gives back what was only read: no release is needed.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+/// Descriptor's low word where n runs along memory: rows of 64 n (128 bytes, 128-byte swizzle), one a k; the next 64 n lie kPanel bytes on.
+template <int kPanel>
+__device__ __forceinline__ uint32_t swizzled_columns(uint32_t address) {
+  return __shfl_sync(0xffffffffu, uint32_t{kPanel >> 4} << 16 | (address & 0x3ffff) >> 4, 0);
+}
+
+#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
+#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
+#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
+#define SLUICE_P64 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define SLUICE_P72 "%72, %73, %74, %75, %76, %77, %78, %79"
+#define SLUICE_P80 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define SLUICE_P88 "%88, %89, %90, %91, %92, %93, %94, %95"
+#define SLUICE_P96 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define SLUICE_P104 "%104, %105, %106, %107, %108, %109, %110, %111"
+#define SLUICE_P112 "%112, %113, %114, %115, %116, %117, %118, %119"
+#define SLUICE_P120 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define SLUICE_SUMS128                                                                      \
+  SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24 ", " SLUICE_P32 ", " SLUICE_P40  \
+            ", " SLUICE_P48 ", " SLUICE_P56 ", " SLUICE_P64 ", " SLUICE_P72 ", " SLUICE_P80 \
+            ", " SLUICE_P88 ", " SLUICE_P96 ", " SLUICE_P104 ", " SLUICE_P112 ", " SLUICE_P120
+#define SLUICE_D64(c, d, i) SLUICE_D32(c, d, i), SLUICE_D32(c, d, i + 32)
+#define SLUICE_D128(c, d, i) SLUICE_D64(c, d, i), SLUICE_D64(c, d, i + 64)
+
+/// d = A B, 64 rows by 64 columns by 16 k, both from shared memory with k along memory.
+__device__ __forceinline__ void wgmma_scores_begin(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SLUICE_SUMS64
+               "}, %32, %33, 0, 1, 1, 0, 0;"
+               : SLUICE_D32("=f", d, 0)
+               : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void wgmma_scores_add(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SLUICE_SUMS64
+               "}, %32, %33, 1, 1, 1, 0, 0;"
+               : SLUICE_D32("+f", d, 0)
+               : "l"(a), "l"(b));
+}
+/// The same with A from registers.
+__device__ __forceinline__ void wgmma_scores_begin(float (&d)[32], const uint32_t* a, uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SLUICE_SUMS64
+               "}, {%32, %33, %34, %35}, %36, 0, 1, 1, 0;"
+               : SLUICE_D32("=f", d, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_scores_add(float (&d)[32], const uint32_t* a, uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SLUICE_SUMS64
+               "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+               : SLUICE_D32("+f", d, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+/// d = A B + (adds ? d : 0), 64 rows by 256 columns by 16 k: A from registers, B from shared memory with columns along memory.
+__device__ __forceinline__ void wgmma_outputs(float (&d)[128], const uint32_t* a, uint64_t b,
+                                              uint32_t adds) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %133, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" SLUICE_SUMS128
+      "}, {%128, %129, %130, %131}, %132, p, 1, 1, 1;\n"
+      "}"
+      : SLUICE_D128("+f", d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+}
+
+/// Both rounded to bf16, nearest even; `low` in the lower half.
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  uint32_t x;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  return x;
+}
+__device__ __forceinline__ float low_bf16(uint32_t x) {
+  return __uint_as_float(x << 16);
+}
+__device__ __forceinline__ float high_bf16(uint32_t x) {
+  return __uint_as_float(x & 0xffff0000u);
+}
+__device__ __forceinline__ uint32_t max_bf16(uint32_t a, uint32_t b) {
+  uint32_t x;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+  return x;
+}
+/// 2^x to about 2^-22, zero below 2^-126; exactly 1 at 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace sluice::cuda::prefill
