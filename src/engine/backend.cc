@@ -12,8 +12,10 @@ constexpr std::array kIsas = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, C
 
 constexpr std::string_view kPortable = "portable";
 
-/// The CUDA backend's blocks take so many rows; what lies beyond gives other bits.
-constexpr int64_t kCudaRowsMax = 64;
+/// Without kernels for prompts the CUDA backend runs them as decode's steps, whose blocks take so many rows; what lies beyond gives other bits.
+constexpr int64_t kCudaDecodeRowsMax = 64;
+/// With them: enough rows for the GPU's matrix units, few enough for other sessions to get their turn (a third of a second, 27B).
+constexpr int64_t kCudaPrefillRows = 4096;
 
 Result<CpuIsa> find_isa(std::string_view name) {
   std::string known = "ref";
@@ -33,7 +35,13 @@ Result<Backend> choose_backend(std::string_view device, std::string_view isa) {
     }
     Backend cuda;
     SLUICE_ASSIGN_OR_RETURN(cuda.ops, cuda_ops(isa == kPortable));
-    cuda.prefill_rows_max = kCudaRowsMax;
+    if (cuda_has_prefill()) {
+      cuda.prefill_form = GdnForm::kChunk;
+      cuda.prefill_rows = kCudaPrefillRows;
+    } else {
+      cuda.prefill_rows = kCudaDecodeRowsMax;
+      cuda.prefill_rows_max = kCudaDecodeRowsMax;
+    }
     return cuda;
   }
   if (device != "auto" && device != "cpu") {

@@ -12,7 +12,8 @@ struct Backend {
   const OpTable* ops = nullptr;
   /// The form that measures faster for prompts on this backend.
   GdnForm prefill_form = GdnForm::kStep;
-  /// Most rows of one step of a prompt; a multiple of kGdnChunk.
+  /// Rows of one step of a prompt, multiples of kGdnChunk: what suits this backend, and the most it takes.
+  int64_t prefill_rows = 512;
   int64_t prefill_rows_max = 65536;
 };
 

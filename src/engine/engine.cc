@@ -21,13 +21,18 @@ Result<int64_t> choose_context(const EngineOptions& options, const ModelConfig& 
   return options.context_max;
 }
 
+int64_t choose_prefill_rows(const EngineOptions& options, const Backend& backend) {
+  if (options.prefill_rows_max == 0) return backend.prefill_rows;
+  return std::min(options.prefill_rows_max, backend.prefill_rows_max);
+}
+
 Status check_options(const EngineOptions& options) {
   if (options.num_sessions_max < 1 || options.num_sessions_max > 1024) {
     return invalid_argument("num_sessions_max is {}; expected 1 to 1024", options.num_sessions_max);
   }
-  if (options.prefill_rows_max < kGdnChunk || options.prefill_rows_max > 65536 ||
+  if (options.prefill_rows_max < 0 || options.prefill_rows_max > 65536 ||
       options.prefill_rows_max % kGdnChunk != 0) {
-    return invalid_argument("prefill_rows_max is {}; expected a multiple of {} up to 65536",
+    return invalid_argument("prefill_rows_max is {}; expected a multiple of {} up to 65536, or 0",
                             options.prefill_rows_max, kGdnChunk);
   }
   if (options.num_threads < 0 || options.num_threads > 1024) {
@@ -89,7 +94,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   load_options.num_threads = options.num_threads;
   SLUICE_ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model_dir, load_options));
   auto impl = std::make_unique<Impl>(options, std::move(model), backend);
-  impl->options.prefill_rows_max = std::min(options.prefill_rows_max, backend.prefill_rows_max);
+  impl->options.prefill_rows_max = choose_prefill_rows(options, backend);
   SLUICE_ASSIGN_OR_RETURN(
       impl->weights, PlacedWeights::create(impl->model.weights, *backend.ops, options.on_placing));
   impl->options.on_placing = nullptr;  // the caller's, and may go with it

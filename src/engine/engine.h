@@ -30,8 +30,8 @@ struct EngineOptions {
   int64_t context_max = 0;
   /// Sessions that may be open at once.
   int32_t num_sessions_max = 1;
-  /// Rows of one prefill step.
-  int64_t prefill_rows_max = 512;
+  /// Rows of one prefill step, a multiple of 64 up to 65,536. 0: what suits the backend.
+  int64_t prefill_rows_max = 0;
   /// "" picks the best; else scalar | avx2 | avx512 | avx512bf16 | amx | ref (the reference backend).
   std::string isa;
   /// Called while a device's copy of the weights is made; null: not at all.

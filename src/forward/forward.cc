@@ -66,9 +66,11 @@ LayerContext Forward::layer_context(std::span<const RowRun> runs, GdnForm form, 
 }
 
 StepRows Forward::step_rows(std::span<const int32_t> token_ids, std::span<const RowRun> runs,
-                            std::span<const int32_t> logit_rows) const {
+                            std::span<const int32_t> logit_rows, GdnForm form) const {
   StepRows rows = {token_ids, runs, logit_rows};
-  rows.num_rows = padded_rows(*ops_, static_cast<int64_t>(token_ids.size()));
+  rows.is_prefill = form == GdnForm::kChunk;
+  const auto num_rows = static_cast<int64_t>(token_ids.size());
+  rows.num_rows = rows.is_prefill ? num_rows : padded_rows(*ops_, num_rows);
   rows.num_logit_rows =
       logit_rows.empty() ? 0 : padded_rows(*ops_, static_cast<int64_t>(logit_rows.size()));
   return rows;
@@ -127,12 +129,12 @@ void Forward::run_head(VectorView norm, std::span<const int32_t> logit_rows, con
 }
 
 PendingStep Forward::start_rows(const StepInput& input, StatePool& state) {
-  StepRows rows = step_rows(input.token_ids, input.runs, input.logit_rows);
+  StepRows rows = step_rows(input.token_ids, input.runs, input.logit_rows, input.gdn_form);
   SLUICE_CHECK(input.draws.empty() ||
                (can_draw() && input.draws.size() == input.logit_rows.size()));
   SLUICE_CHECK_LE(input.draws.size(), static_cast<size_t>(kDrawnMax));
   rows.draws = input.draws;
-  if (tap_ == nullptr && input.gdn_form == GdnForm::kStep) {
+  if (tap_ == nullptr && !rows.is_prefill) {
     rows.key = {StepKey::Kind::kForward, state.slots_place(), state.pages_place(), nullptr};
     rows.key.draws = !input.draws.empty();
     rows.key.exports_logits = input.wants_logits;
@@ -166,8 +168,8 @@ void Forward::export_logits(const Activations& act) const {
 PendingStep Forward::start_mtp_rows(const MtpInput& input, StatePool& state) {
   SLUICE_CHECK(has_mtp());
   SLUICE_CHECK_EQ(static_cast<int64_t>(input.next_token_ids.size()), input.hidden.num_rows);
-  StepRows rows = step_rows(input.next_token_ids, input.runs, input.logit_rows);
-  if (tap_ == nullptr) {
+  StepRows rows = step_rows(input.next_token_ids, input.runs, input.logit_rows, input.gdn_form);
+  if (tap_ == nullptr && !rows.is_prefill) {
     rows.key = {StepKey::Kind::kDraft, state.slots_place(), state.pages_place(), input.hidden.data};
   }
   return run_step(rows, [&](const Activations& act, OpContext& op_context) {
@@ -192,7 +194,7 @@ void Forward::mtp_ops(const MtpInput& input, StatePool& state, const Activations
                  op_context);
   const Projection fc = {mtp.fc, act.x};
   ops_->linear({act.mtp_input, {&fc, 1}}, op_context);
-  const LayerContext context = layer_context(input.runs, GdnForm::kStep, state, op_context);
+  const LayerContext context = layer_context(input.runs, input.gdn_form, state, op_context);
   decoder_layer(mtp.layer, weights_->config.num_full_attention_layers(), context, act);
   run_head(mtp.norm, input.logit_rows, act, op_context);
   export_logits(act);

@@ -37,6 +37,8 @@ struct MtpInput {
   std::span<const int32_t> next_token_ids;
   std::span<const RowRun> runs;
   std::span<const int32_t> logit_rows;
+  /// kChunk: behind a prompt's rows, kStep: behind decode's.
+  GdnForm gdn_form = GdnForm::kStep;
 };
 
 /// Valid until the next step.
@@ -95,7 +97,7 @@ class Forward {
   LayerContext layer_context(std::span<const RowRun> runs, GdnForm form, StatePool& state,
                              OpContext& op_context) const;
   StepRows step_rows(std::span<const int32_t> token_ids, std::span<const RowRun> runs,
-                     std::span<const int32_t> logit_rows) const;
+                     std::span<const int32_t> logit_rows, GdnForm form) const;
   void check_step(const StepRows& rows) const;
   /// Calls `run_ops`, or the backend replays them.
   template <typename RunOps>

@@ -29,6 +29,8 @@ struct OpContext {
   /// What begin_step made of the step's rows, and the number it gave the step.
   StepView step = {};
   int64_t step_number = 0;
+  /// Set by begin_step: this step's blocks run as a prompt's (StepRows::is_prefill), and the backend has kernels for that.
+  bool is_prefill = false;
   /// Set by await_step: an activation did not fit the kernels' number format, and the step's results are not to be used.
   bool out_of_range = false;
   /// Set by await_step where OpTable::draw was called: an id a logit row, kNoToken where a logit was no number. Valid until the next step.

@@ -91,6 +91,8 @@ struct StepRows {
   int64_t num_rows = 0;
   int64_t num_logit_rows = 0;
   StepKey key = {};
+  /// Rows of prompts, however few: a backend may have kernels of their own for them, whose bits then hold at any cut of a prompt. Never padded.
+  bool is_prefill = false;
   /// One a logit row, or none.
   std::span<const DrawRequest> draws = {};
 };

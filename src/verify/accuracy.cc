@@ -164,7 +164,8 @@ class AccuracyChecks {
     if (count <= 0) return;
     const auto next =
         std::span(c.ids).subspan(static_cast<size_t>(first + 1), static_cast<size_t>(count));
-    const StepOutput drafts = runner_.drafts(output.hidden.rows(0, count), next, first, sequence);
+    const StepOutput drafts =
+        runner_.drafts(output.hidden.rows(0, count), next, first, sequence, runner_.prompt_form());
     for (int64_t i = 0; i < count; ++i) add_row(row_of(drafts, i), c.mtp, first + i, &drafts_);
   }
 

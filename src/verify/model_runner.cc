@@ -71,11 +71,11 @@ StepOutput ModelRunner::rows(std::span<const int32_t> ids, Sequence* sequence) {
 }
 
 StepOutput ModelRunner::drafts(const MatView<const bf16>& hidden, std::span<const int32_t> next_ids,
-                               int64_t first, const Sequence& sequence) {
+                               int64_t first, const Sequence& sequence, GdnForm form) {
   Sequence at = sequence;
   at.position = first;
   const RowRun run = state_.next_run(at, 0, static_cast<int32_t>(next_ids.size()));
-  return forward_->mtp_rows({hidden, next_ids, {&run, 1}, all_rows(next_ids.size())}, state_);
+  return forward_->mtp_rows({hidden, next_ids, {&run, 1}, all_rows(next_ids.size()), form}, state_);
 }
 
 StepOutput ModelRunner::engine_prefill(std::span<const int32_t> ids, Sequence* sequence) {

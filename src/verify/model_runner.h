@@ -39,11 +39,13 @@ class ModelRunner {
   void prompt(std::span<const int32_t> ids, Sequence* sequence, const StepSink& sink);
   /// The rows behind the sequence as one step of the skinny regime (decode, verify): all logits.
   StepOutput rows(std::span<const int32_t> ids, Sequence* sequence);
-  /// The draft head at positions first .. of the sequence: hidden[i] with next_ids[i].
+  /// The draft head at positions first .. of the sequence: hidden[i] with next_ids[i], behind a step of that form.
   StepOutput drafts(const MatView<const bf16>& hidden, std::span<const int32_t> next_ids,
-                    int64_t first, const Sequence& sequence);
+                    int64_t first, const Sequence& sequence, GdnForm form = GdnForm::kStep);
   /// ids[sequence->position ..) as the engine runs a prompt: the last row's output.
   StepOutput engine_prefill(std::span<const int32_t> ids, Sequence* sequence);
+
+  GdnForm prompt_form() const { return backend_.prefill_form; }
 
   /// Did every activation of every step so far fit the backend's number format?
   Check range_check(std::string subject) const;

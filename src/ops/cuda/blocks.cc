@@ -4,8 +4,10 @@
 #include <array>
 
 #include "ops/cuda/attention_decode.h"
+#include "ops/cuda/attention_prefill.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/gdn_core.h"
+#include "ops/cuda/gdn_prefill.h"
 #include "ops/cuda/projections.h"
 #include "ops/cuda/skinny.h"
 #include "ops/cuda/step_state.h"
@@ -18,8 +20,9 @@ cudaStream_t stream() {
   return device().stream;
 }
 
-bool is_small(const StepView& step) {
-  return step.num_rows <= kProjectionRowsMax;
+/// Prompts' steps of any size, decode's of up to kProjectionRowsMax rows.
+bool has_blocks(const OpContext& context) {
+  return context.is_prefill || context.step.num_rows <= kProjectionRowsMax;
 }
 
 const WorkMemory& work_of(const OpContext& context) {
@@ -31,9 +34,17 @@ ProjectionScratch scratch_of(const OpContext& context) {
   return {work.partials, work.tickets, context.step.range_flag};
 }
 
+/// What `buffer` holds as operands, or is to hold.
+ProjectionInput operands_of(int64_t num_rows, int64_t num_cols, uint16_t* buffer,
+                            const OpContext& context) {
+  ProjectionInput input = {static_cast<int>(num_rows), static_cast<int>(num_cols), buffer};
+  input.is_prefill = context.is_prefill;
+  return input;
+}
+
 ProjectionInput normed(const MatView<bf16>& x, std::span<const float> weight, float eps,
-                       uint16_t* operands) {
-  ProjectionInput input = {static_cast<int>(x.num_rows), static_cast<int>(x.num_cols), operands};
+                       const OpContext& context) {
+  ProjectionInput input = operands_of(x.num_rows, x.num_cols, work_of(context).input, context);
   input.values = x.data;
   input.stride = x.stride;
   input.norm_weight = weight.data();
@@ -46,8 +57,8 @@ ProjectionOutput output_of(const WeightView& weight, const MatView<bf16>& out) {
 }
 
 /// Values as they are, made into operands in `buffer`.
-ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer) {
-  ProjectionInput input = {static_cast<int>(x.num_rows), static_cast<int>(x.num_cols), buffer};
+ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer, const OpContext& context) {
+  ProjectionInput input = operands_of(x.num_rows, x.num_cols, buffer, context);
   input.values = x.data;
   input.stride = x.stride;
   return input;
@@ -56,29 +67,22 @@ ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer) {
 /// x += core W^T of a core that lies in the work memory as operands.
 void close_mixer(const MatView<bf16>& core, const WeightView& weight, const MatView<bf16>& x,
                  const OpContext& context) {
-  const ProjectionInput input = {static_cast<int>(core.num_rows), static_cast<int>(core.num_cols),
-                                 work_of(context).output};
+  const ProjectionInput input =
+      operands_of(core.num_rows, core.num_cols, work_of(context).output, context);
   SLUICE_CUDA_CHECK(project_residual(input, output_of(weight, x), scratch_of(context), stream()));
 }
 
 /// Calls fn(first, rows) for slices that the projections take.
 template <typename Fn>
-void for_row_slices(const MatView<const bf16>& x, Fn&& fn) {
-  for (int64_t first = 0; first < x.num_rows; first += kProjectionRowsMax) {
-    fn(first, x.rows(first, std::min<int64_t>(kProjectionRowsMax, x.num_rows - first)));
+void for_row_slices(const MatView<const bf16>& x, const OpContext& context, Fn&& fn) {
+  const int64_t at_once = context.is_prefill ? x.num_rows : kProjectionRowsMax;
+  for (int64_t first = 0; first < x.num_rows; first += at_once) {
+    fn(first, x.rows(first, std::min(at_once, x.num_rows - first)));
   }
 }
 
-}  // namespace
-
-bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
-  if (!is_small(context.step) || args.form != GdnForm::kStep) return false;
+GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
   const WorkMemory& work = work_of(context);
-  const std::array<ProjectionOutput, 4> outputs = {
-      output_of(args.in_proj_qkv, args.qkv), output_of(args.in_proj_z, args.z),
-      output_of(args.in_proj_b, args.b), output_of(args.in_proj_a, args.a)};
-  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, work.input), outputs,
-                            scratch_of(context), stream()));
   GdnCore core = {};
   core.num_k_heads = static_cast<int>(args.shape.num_k_heads);
   core.num_v_heads = static_cast<int>(args.shape.num_v_heads);
@@ -97,19 +101,44 @@ bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
   core.core = rows_of(args.core);
   core.operands = work.output;
   core.range_flag = context.step.range_flag;
-  SLUICE_CUDA_CHECK(launch_gdn_core(core, context.step, stream()));
-  close_mixer(args.core, args.out_proj, args.x, context);
-  return true;
+  return core;
 }
 
-bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
-  if (!is_small(context.step)) return false;
+GdnPrefill prefill_core(const GdnMixerArgs& args, const OpContext& context) {
   const WorkMemory& work = work_of(context);
-  const std::array<ProjectionOutput, 3> outputs = {output_of(args.q_proj, args.qg),
-                                                   output_of(args.k_proj, args.k),
-                                                   output_of(args.v_proj, args.v)};
-  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, work.input), outputs,
-                            scratch_of(context), stream()));
+  GdnPrefill core = {};
+  core.num_k_heads = static_cast<int>(args.shape.num_k_heads);
+  core.num_v_heads = static_cast<int>(args.shape.num_v_heads);
+  core.qkv = const_rows_of(args.qkv);
+  core.z = const_rows_of(args.z);
+  core.a = const_rows_of(args.a);
+  core.b = const_rows_of(args.b);
+  core.conv_weight = args.conv1d.data();
+  core.A_log = args.A_log.data();
+  core.dt_bias = args.dt_bias.data();
+  core.norm = args.norm.data();
+  core.eps = args.eps;
+  core.conv = args.conv_state;
+  core.state = args.recurrent;
+  core.operands = work.output;
+  core.range_flag = context.step.range_flag;
+  core.scratch = work.gdn_prefill;
+  core.scratch_chunks = kGdnPrefillChunks;
+  return core;
+}
+
+/// From the projections' outputs to work.output.
+void run_gdn_core(const GdnMixerArgs& args, const OpContext& context) {
+  if (!context.is_prefill) {
+    SLUICE_CUDA_CHECK(launch_gdn_core(decode_core(args, context), context.step, stream()));
+    return;
+  }
+  SLUICE_CUDA_CHECK(launch_gdn_prefill(prefill_core(args, context), args.runs.data(),
+                                       static_cast<int>(args.runs.size()), stream()));
+}
+
+AttentionDecode decode_attention(const AttentionMixerArgs& args, const OpContext& context) {
+  const WorkMemory& work = work_of(context);
   AttentionDecode attention = {};
   attention.num_heads = static_cast<int>(args.shape.num_heads);
   attention.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
@@ -128,27 +157,87 @@ bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
   attention.context_max = args.cos.num_rows;
   attention.num_sms = device().num_sms;
   attention.scratch = work.attention;
-  SLUICE_CUDA_CHECK(launch_attention_decode(attention, context.step, stream()));
+  return attention;
+}
+
+AttentionPrefill prefill_attention(const AttentionMixerArgs& args, const OpContext& context) {
+  const WorkMemory& work = work_of(context);
+  AttentionPrefill attention = {};
+  attention.num_heads = static_cast<int>(args.shape.num_heads);
+  attention.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
+  attention.qg = const_rows_of(args.qg);
+  attention.k = const_rows_of(args.k);
+  attention.v = const_rows_of(args.v);
+  attention.q_norm = args.q_norm.data();
+  attention.k_norm = args.k_norm.data();
+  attention.eps = args.eps;
+  attention.cos = rows_of(args.cos);
+  attention.sin = rows_of(args.sin);
+  attention.kv = args.kv;
+  attention.operands = work.output;
+  attention.range_flag = context.step.range_flag;
+  for (const RowRun& run : args.runs) {
+    attention.context_max = std::max<int64_t>(attention.context_max, run.position + run.num_rows);
+  }
+  attention.num_sms = device().num_sms;
+  attention.scratch = work.attention_prefill;
+  attention.scratch_bytes = work.attention_prefill_bytes;
+  return attention;
+}
+
+/// From the projections' outputs to work.output.
+void run_attention_core(const AttentionMixerArgs& args, const OpContext& context) {
+  if (context.is_prefill) {
+    SLUICE_CUDA_CHECK(
+        launch_attention_prefill(prefill_attention(args, context), context.step, stream()));
+  } else {
+    SLUICE_CUDA_CHECK(
+        launch_attention_decode(decode_attention(args, context), context.step, stream()));
+  }
+}
+
+}  // namespace
+
+bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
+  const GdnForm form = context.is_prefill ? GdnForm::kChunk : GdnForm::kStep;
+  if (!has_blocks(context) || args.form != form) return false;
+  const std::array<ProjectionOutput, 4> outputs = {
+      output_of(args.in_proj_qkv, args.qkv), output_of(args.in_proj_z, args.z),
+      output_of(args.in_proj_b, args.b), output_of(args.in_proj_a, args.a)};
+  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, context), outputs,
+                            scratch_of(context), stream()));
+  run_gdn_core(args, context);
+  close_mixer(args.core, args.out_proj, args.x, context);
+  return true;
+}
+
+bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
+  if (!has_blocks(context)) return false;
+  const std::array<ProjectionOutput, 3> outputs = {output_of(args.q_proj, args.qg),
+                                                   output_of(args.k_proj, args.k),
+                                                   output_of(args.v_proj, args.v)};
+  SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, context), outputs,
+                            scratch_of(context), stream()));
+  run_attention_core(args, context);
   close_mixer(args.core, args.o_proj, args.x, context);
   return true;
 }
 
 bool mlp_block(const MlpArgs& args, OpContext& context) {
-  if (!is_small(context.step)) return false;
+  if (!has_blocks(context)) return false;
   const WorkMemory& work = work_of(context);
   const int64_t intermediate = args.gate_proj.num_out;
   const GateUpOutput halves = {weight_of(args.gate_proj), weight_of(args.up_proj), work.output};
-  SLUICE_CUDA_CHECK(project_gate_up(normed(args.x, args.norm, args.eps, work.input), halves,
+  SLUICE_CUDA_CHECK(project_gate_up(normed(args.x, args.norm, args.eps, context), halves,
                                     scratch_of(context), stream()));
-  const ProjectionInput input = {static_cast<int>(args.x.num_rows), static_cast<int>(intermediate),
-                                 work.output};
+  const ProjectionInput input = operands_of(args.x.num_rows, intermediate, work.output, context);
   SLUICE_CUDA_CHECK(
       project_residual(input, output_of(args.down_proj, args.x), scratch_of(context), stream()));
   return true;
 }
 
 bool head_block(const HeadArgs& args, OpContext& context) {
-  if (!is_small(context.step)) return false;
+  if (!has_blocks(context)) return false;
   OperandsArgs norm = {};
   norm.values = args.x.data;
   norm.stride = args.x.stride;
@@ -161,40 +250,45 @@ bool head_block(const HeadArgs& args, OpContext& context) {
   norm.range_flag = context.step.range_flag;
   SLUICE_CUDA_CHECK(launch_operands(norm, stream()));
   if (args.logits.num_rows == 0) return true;
-  ProjectionInput rows = plain(args.hidden, work_of(context).input);
-  rows.num_rows = static_cast<int>(args.logits.num_rows);
-  rows.row_list = context.step.logit_rows;
-  const ProjectionOutput logits = output_of(args.lm_head, args.logits);
-  SLUICE_CUDA_CHECK(project(rows, {&logits, 1}, scratch_of(context), stream()));
+  for (int64_t first = 0; first < args.logits.num_rows; first += kProjectionRowsMax) {
+    const int64_t count = std::min<int64_t>(kProjectionRowsMax, args.logits.num_rows - first);
+    ProjectionInput rows = plain(args.hidden, work_of(context).input, context);
+    rows.num_rows = static_cast<int>(count);
+    rows.row_list = context.step.logit_rows + first;
+    rows.is_prefill = false;  // few rows, and the same bits behind a prompt as behind a token
+    const ProjectionOutput logits = output_of(args.lm_head, args.logits.rows(first, count));
+    SLUICE_CUDA_CHECK(project(rows, {&logits, 1}, scratch_of(context), stream()));
+  }
   return true;
 }
 
 void linear(const LinearArgs& args, OpContext& context) {
-  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+  for_row_slices(args.x, context, [&](int64_t first, const MatView<const bf16>& x) {
     for (const Projection& projection : args.projections) {
       const ProjectionOutput output =
           output_of(projection.weight, projection.out.rows(first, x.num_rows));
-      SLUICE_CUDA_CHECK(
-          project(plain(x, work_of(context).output), {&output, 1}, scratch_of(context), stream()));
+      SLUICE_CUDA_CHECK(project(plain(x, work_of(context).output, context), {&output, 1},
+                                scratch_of(context), stream()));
     }
   });
 }
 
 void linear_residual(const LinearResidualArgs& args, OpContext& context) {
-  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+  for_row_slices(args.x, context, [&](int64_t first, const MatView<const bf16>& x) {
     const ProjectionOutput output = output_of(args.weight, args.residual.rows(first, x.num_rows));
-    SLUICE_CUDA_CHECK(
-        project_residual(plain(x, work_of(context).output), output, scratch_of(context), stream()));
+    SLUICE_CUDA_CHECK(project_residual(plain(x, work_of(context).output, context), output,
+                                       scratch_of(context), stream()));
   });
 }
 
 void gate_up(const GateUpArgs& args, OpContext& context) {
-  for_row_slices(args.x, [&](int64_t first, const MatView<const bf16>& x) {
+  for_row_slices(args.x, context, [&](int64_t first, const MatView<const bf16>& x) {
     const WorkMemory& work = work_of(context);
     GateUpOutput output = {weight_of(args.gate), weight_of(args.up), work.output};
     output.values = args.out.row(first);
     output.stride = args.out.stride;
-    SLUICE_CUDA_CHECK(project_gate_up(plain(x, work.input), output, scratch_of(context), stream()));
+    SLUICE_CUDA_CHECK(
+        project_gate_up(plain(x, work.input, context), output, scratch_of(context), stream()));
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The fused blocks of ops/blocks.h for steps of up to 64 rows (larger ones are declined), and the linears by themselves.
+// The fused blocks of ops/blocks.h, for decode's steps of up to 64 rows and for prompts' of any number (others are declined), and the linears by themselves.
 
 #include "ops/op_table.h"
 

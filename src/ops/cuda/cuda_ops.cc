@@ -209,4 +209,8 @@ Result<const OpTable*> cuda_ops(bool is_portable) {
   return &kTable;
 }
 
+bool cuda_has_prefill() {
+  return cuda::has_prefill_kernels();
+}
+
 }  // namespace sluice

@@ -7,4 +7,8 @@ Result<const OpTable*> cuda_ops(bool) {
   return unsupported("--device cuda: this build has no CUDA backend; use --device cpu");
 }
 
+bool cuda_has_prefill() {
+  return false;
+}
+
 }  // namespace sluice

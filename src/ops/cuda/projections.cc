@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/cuda/device.h"
+#include "ops/cuda/gemm_prefill.h"
 #include "ops/cuda/gemm_sm90.h"
 #include "ops/cuda/skinny.h"
 
@@ -16,8 +17,14 @@ constexpr int kFewRows = kSkinnyRowsMax;
 
 bool is_portable = false;
 
-bool uses_wgmma(int num_rows) {
-  return device().compute_capability == kWgmmaCapability && !is_portable && num_rows > kFewRows;
+bool has_wgmma() {
+  return device().compute_capability == kWgmmaCapability && !is_portable;
+}
+bool uses_gemm(const ProjectionInput& x) {
+  return x.is_prefill || (has_wgmma() && x.num_rows > kFewRows);
+}
+cudaError_t launch_gemm(bool is_prefill, const Gemm& gemm, cudaStream_t stream) {
+  return is_prefill ? launch_gemm_prefill(gemm, stream) : launch_gemm_skinny(gemm, stream);
 }
 
 /// wgmma's stores are of two values.
@@ -75,7 +82,8 @@ cudaError_t for_slices(const ProjectionInput& x, Fn&& fn) {
 }  // namespace
 
 size_t projection_partial_bytes() {
-  return kGemmPartialBytes;
+  return has_prefill_kernels() ? std::max(kGemmPartialBytes, kGemmPrefillPartialBytes)
+                               : kGemmPartialBytes;
 }
 size_t projection_ticket_bytes() {
   return kGemmTickets * sizeof(int);
@@ -87,13 +95,13 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
   const bool all_even = std::all_of(outputs.begin(), outputs.end(),
                                     [](const ProjectionOutput& o) { return is_even(o.stride); });
-  if (uses_wgmma(x.num_rows) && all_even) {
+  if (uses_gemm(x) && all_even) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kStore, scratch);
     gemm.num_segments = static_cast<int>(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       gemm.segments[i] = {outputs[i].weight, outputs[i].out, outputs[i].stride};
     }
-    return launch_gemm_skinny(gemm, stream);
+    return launch_gemm(x.is_prefill, gemm, stream);
   }
   return for_slices(x, [&](const SkinnyInput& input, int first) {
     std::array<SkinnyOutput, kSkinnyOutputsMax> sliced = {};
@@ -109,11 +117,11 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
 cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& output,
                              const ProjectionScratch& scratch, cudaStream_t stream) {
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
-  if (uses_wgmma(x.num_rows) && is_even(output.stride)) {
+  if (uses_gemm(x) && is_even(output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kResidual, scratch);
     gemm.num_segments = 1;
     gemm.segments[0] = {output.weight, output.out, output.stride};
-    return launch_gemm_skinny(gemm, stream);
+    return launch_gemm(x.is_prefill, gemm, stream);
   }
   return for_slices(x, [&](const SkinnyInput& input, int first) {
     const SkinnyOutput sliced = {output.weight, output.out + first * output.stride, output.stride};
@@ -125,14 +133,14 @@ cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output
                             const ProjectionScratch& scratch, cudaStream_t stream) {
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
   const int num_out = output.gate.num_out;
-  if (uses_wgmma(x.num_rows) && num_out % kPackBlock == 0 && is_even(output.stride)) {
+  if (uses_gemm(x) && num_out % kPackBlock == 0 && is_even(output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kGateUp, scratch);
     gemm.num_segments = 2;
     gemm.segments[0] = {output.gate, output.values, output.stride};
     gemm.segments[1] = {output.up, nullptr, 0};
     gemm.operand = output.operands;
     gemm.operand_stride = num_out;
-    return launch_gemm_skinny(gemm, stream);
+    return launch_gemm(x.is_prefill, gemm, stream);
   }
   return for_slices(x, [&](const SkinnyInput& input, int first) {
     SkinnyGateUp sliced = {};
@@ -148,6 +156,9 @@ cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output
 
 void use_portable_projections(bool portable) {
   is_portable = portable;
+}
+bool has_prefill_kernels() {
+  return has_wgmma();
 }
 
 }  // namespace sluice::cuda

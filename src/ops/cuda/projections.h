@@ -1,6 +1,7 @@
 #pragma once
-// The projections of a step of up to 64 rows, by the kernels that suit the GPU and the rows: wgmma where the GPU has it, mma.sync elsewhere and for few rows. All
-// sum in the order of packed.h, so a row's bits are the same whichever runs.
+// The projections of a step, by the kernels that suit the GPU and the rows. Decode, up to 64 rows: wgmma where the GPU has it, mma.sync elsewhere and for few rows,
+// all in the order of packed.h, so a row's bits are the same whichever runs. Prompts, any number of rows: wgmma in an order of its own (gemm_sm90.h), with the same
+// bits at every number of rows.
 
 #include <cuda_runtime_api.h>
 
@@ -26,6 +27,8 @@ struct ProjectionInput {
   float eps = 0.0f;
   /// Of the values: row m is row row_list[m], zeros where that is -1; null: row m.
   const int32_t* row_list = nullptr;
+  /// By the prompts' kernels, where has_prefill_kernels(). Else num_rows is at most kProjectionRowsMax.
+  bool is_prefill = false;
 };
 
 struct ProjectionOutput {
@@ -61,5 +64,8 @@ cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output
 
 /// The mma.sync kernels although the GPU has wgmma.
 void use_portable_projections(bool portable);
+
+/// Whether this GPU has the prompts' kernels, and was not told to be portable.
+bool has_prefill_kernels();
 
 }  // namespace sluice::cuda

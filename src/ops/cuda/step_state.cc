@@ -113,8 +113,9 @@ StepView StepState::view_of(const StepRows& rows) const {
   view.range_flag = device_.range_flag;
   view.num_rows = static_cast<int32_t>(rows.num_rows);
   // A graph's steps have any number of runs, up to one a row.
-  view.num_runs = static_cast<int32_t>(
-      rows.num_rows <= kGraphRowsMax ? rows.num_rows : static_cast<int64_t>(rows.runs.size()));
+  view.num_runs = static_cast<int32_t>(rows.num_rows <= kGraphRowsMax && !rows.is_prefill
+                                           ? rows.num_rows
+                                           : static_cast<int64_t>(rows.runs.size()));
   view.num_logit_rows = static_cast<int32_t>(rows.num_logit_rows);
   return view;
 }
@@ -166,6 +167,7 @@ bool StepState::begin(const StepRows& rows, OpContext& context) {
   SLUICE_CHECK(mode_ != Mode::kRecording);
   await_count(report_->num_opened, num_begun_ + 1 - kBlocks);
   context.step = view_of(rows);
+  context.is_prefill = rows.is_prefill && work_.has_prefill();
   context.step_number = num_begun_;
   write_block(rows, context.step.num_runs);
   ++num_begun_;

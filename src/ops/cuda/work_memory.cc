@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "ops/cuda/attention_decode.h"
+#include "ops/cuda/attention_prefill.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/gdn_core.h"
+#include "ops/cuda/gdn_prefill.h"
 #include "ops/cuda/sample.h"
+#include "ops/cuda/step_block.h"
 
 namespace sluice::cuda {
 namespace {
@@ -31,8 +34,33 @@ size_t gdn_ticket_bytes(const OpDims& dims) {
   return static_cast<size_t>(kGdnCoreRowsMax * dims.gdn.num_k_heads) * sizeof(int);
 }
 
+/// Rows of a run up to which its context is shared out over the GPU's multiprocessors, if there is more of it than one of them should read. With more rows
+/// there is work enough; beyond, that scratch would grow into gigabytes.
+constexpr int64_t kSplitRowsMax = 512;
+
+size_t attention_prefill_bytes_of(const OpDims& dims) {
+  const auto rows = static_cast<int>(dims.num_rows_max);
+  const auto heads = static_cast<int>(dims.attention.num_heads);
+  const auto kv_heads = static_cast<int>(dims.attention.num_kv_heads);
+  const auto split_rows = static_cast<int>(std::min(dims.num_rows_max, kSplitRowsMax));
+  const int num_sms = device().num_sms;
+  return std::max(
+      attention_prefill_scratch_bytes(rows, kRunsMax, heads, kv_heads, num_sms),
+      attention_prefill_split_bytes(split_rows, 1, heads, kv_heads, dims.context_max, num_sms));
+}
+
+void take_prefill(const OpDims& dims, Places* places, WorkMemory* memory) {
+  places->take(gdn_prefill_scratch_bytes(static_cast<int>(dims.gdn.num_k_heads),
+                                         static_cast<int>(dims.gdn.num_v_heads), kGdnPrefillChunks),
+               &memory->gdn_prefill);
+  memory->attention_prefill_bytes = attention_prefill_bytes_of(dims);
+  places->take(memory->attention_prefill_bytes, &memory->attention_prefill);
+}
+
 void take_all(const OpDims& dims, Places* places, WorkMemory* memory) {
-  const int64_t rows = kProjectionRowsMax;
+  const int64_t decode_rows = kProjectionRowsMax;
+  const int64_t rows =
+      has_prefill_kernels() ? std::max(decode_rows, dims.num_rows_max) : decode_rows;
   const int64_t attention_width = dims.attention.num_heads * dims.attention.head_dim;
   // The draft head's first projection reads two hidden vectors.
   const int64_t output_cols =
@@ -47,7 +75,7 @@ void take_all(const OpDims& dims, Places* places, WorkMemory* memory) {
   memory->output_bytes = operand_bytes(output_cols);
   places->take(memory->input_bytes, &memory->input);
   places->take(memory->output_bytes, &memory->output);
-  places->take(attention_decode_scratch_bytes(static_cast<int>(rows),
+  places->take(attention_decode_scratch_bytes(static_cast<int>(decode_rows),
                                               static_cast<int>(dims.attention.num_heads),
                                               static_cast<int>(dims.attention.num_kv_heads),
                                               dims.context_max, device().num_sms),
@@ -56,6 +84,7 @@ void take_all(const OpDims& dims, Places* places, WorkMemory* memory) {
   if (vocab_size > 0) {
     places->take(sample_workspace_bytes(kSampleRowsMax, vocab_size), &memory->sampling);
   }
+  if (has_prefill_kernels()) take_prefill(dims, places, memory);
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 
 namespace sluice::cuda {
 
-/// For steps of up to kProjectionRowsMax rows. Launches follow one another, so one of each serves all layers.
+/// For decode's steps of up to kProjectionRowsMax rows, and for prompts' of any number. Launches follow one another, so one of each serves all layers.
+/// Chunks of a run that lie side by side in gdn_prefill's scratch; longer runs take turns.
+inline constexpr int kGdnPrefillChunks = 64;
+
 class WorkMemory {
  public:
   WorkMemory() = default;
@@ -21,6 +24,12 @@ class WorkMemory {
   size_t output_bytes = 0;
   float* attention = nullptr;  // of attention_decode
   void* sampling = nullptr;    // of sample
+
+  // Of prompts; none where has_prefill_kernels() is false.
+  void* gdn_prefill = nullptr;
+  void* attention_prefill = nullptr;
+  size_t attention_prefill_bytes = 0;
+  bool has_prefill() const { return gdn_prefill != nullptr; }
 
   /// Zeros in every operand, behind what the stream holds: padding rows keep what a bucket's larger step left there, and
   /// values out of range would raise the flag of steps that did not compute them.
