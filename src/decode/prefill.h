@@ -31,8 +31,22 @@ struct PrefillOptions {
   StepDraw draw = {};
 };
 
-/// One forward step of a prompt, at most rows_max rows: true when the prompt is done and *output holds the last row's
-/// hidden vector and logits. Between steps the state is whole, so a caller may stop there and go on later.
+/// A step of a prompt under way.
+struct PendingPrefill {
+  PendingStep step;
+  int32_t num_rows = 0;
+  /// The prompt is done with it.
+  bool is_last = false;
+};
+
+/// One forward step of a prompt, at most rows_max rows, in two halves as Forward's: `sequence` advances with the second one. The output is of the step's last
+/// row, hidden vector and logits, where it is the last step. Between steps the state is whole, so a caller may stop there and go on later.
+PendingPrefill start_prefill_step(Forward& forward, StatePool& state, std::span<const int32_t> ids,
+                                  const PrefillOptions& options, Sequence* sequence);
+StepOutput finish_prefill_step(Forward& forward, StatePool& state, const PendingPrefill& pending,
+                               const PrefillOptions& options, Sequence* sequence);
+
+/// Both halves: true when the prompt is done.
 bool prefill_step(Forward& forward, StatePool& state, std::span<const int32_t> ids,
                   const PrefillOptions& options, Sequence* sequence, StepOutput* output);
 
