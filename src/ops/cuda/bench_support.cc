@@ -116,6 +116,10 @@ Result<ReadSpeed> measure_read_speed() {
   return speed;
 }
 
+void await_gpu() {
+  SLUICE_CUDA_CHECK(cudaStreamSynchronize(stream()));
+}
+
 struct GpuClock::Impl {
   std::vector<cudaEvent_t> events;
   size_t num_marks = 0;

@@ -36,6 +36,9 @@ struct ReadSpeed {
 /// kResourceExhausted when the buffer does not fit.
 Result<ReadSpeed> measure_read_speed();
 
+/// Returns when the GPU has done all that it was given.
+void await_gpu();
+
 /// Marks among the work given to the GPU.
 class GpuClock {
  public:

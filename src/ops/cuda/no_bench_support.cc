@@ -1,11 +1,13 @@
 // In bench_support's place where SLUICE_CUDA is off or there was no nvcc.
 #include "base/check.h"
+#include "ops/cuda/bench_peer.h"
 #include "ops/cuda/bench_support.h"
 
 namespace sluice::cuda {
 
 struct GpuClock::Impl {};
 struct StepLaunches::Impl {};
+struct MatmulPeer::Impl {};
 
 Status check_gpu() {
   return unsupported("this build has no CUDA backend; configure it with -DSLUICE_CUDA=ON");
@@ -28,6 +30,8 @@ Result<ReadSpeed> measure_read_speed() {
   return check_gpu();
 }
 
+void await_gpu() {}
+
 GpuClock::GpuClock() = default;
 GpuClock::~GpuClock() = default;
 void GpuClock::mark() {}
@@ -48,6 +52,18 @@ std::span<const StepLaunch> StepLaunches::all() const {
   return {};
 }
 double StepLaunches::chain_us(std::span<const int>, int) const {
+  return 0.0;
+}
+
+MatmulPeer::MatmulPeer() = default;
+MatmulPeer::~MatmulPeer() = default;
+Result<std::unique_ptr<MatmulPeer>> MatmulPeer::open(const MatmulShape&) {
+  return check_gpu();
+}
+std::string MatmulPeer::name() const {
+  return std::string();
+}
+double MatmulPeer::us(PeerFormat, const MatmulShape&, int, int) {
   return 0.0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/bench_support.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/graph_time.h"
 
 namespace sluice::cuda {
 namespace {
@@ -140,7 +141,6 @@ std::span<const StepLaunch> StepLaunches::all() const {
 }
 
 double StepLaunches::chain_us(std::span<const int> launches, int num_rounds) const {
-  constexpr int kWarmUps = 3;
   cudaGraph_t part = nullptr;
   SLUICE_CUDA_CHECK(cudaGraphClone(&part, impl_->graph));
   std::vector<cudaGraphNode_t> kept;
@@ -160,19 +160,9 @@ double StepLaunches::chain_us(std::span<const int> launches, int num_rounds) con
     ++next;
   }
   SLUICE_CHECK_EQ(kept.size(), launches.size());
-  cudaGraphExec_t exec = nullptr;
-  SLUICE_CUDA_CHECK(cudaGraphInstantiate(&exec, part, 0));
-  GpuClock clock;
-  for (int i = 0; i < kWarmUps + num_rounds; ++i) {
-    if (i >= kWarmUps) clock.mark();
-    SLUICE_CUDA_CHECK(cudaGraphLaunch(exec, stream()));
-  }
-  clock.mark();
-  std::vector<double> times = clock.intervals_us();
-  SLUICE_CUDA_CHECK(cudaGraphExecDestroy(exec));
+  const double us = graph_us(part, num_rounds);
   SLUICE_CUDA_CHECK(cudaGraphDestroy(part));
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return us;
 }
 
 }  // namespace sluice::cuda
