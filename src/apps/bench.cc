@@ -1,15 +1,9 @@
 #include "apps/bench.h"
 
-#include <chrono>
-#include <cstdio>
-
+#include "apps/bench/bench_setup.h"
 #include "apps/bench/launch_table.h"
 #include "apps/bench/step_traffic.h"
-#include "apps/bench/synthetic_model.h"
 #include "apps/model_flags.h"
-#include "apps/synth.h"
-#include "engine/backend.h"
-#include "model/report.h"
 
 namespace sluice {
 namespace {
@@ -19,15 +13,6 @@ constexpr int64_t kMiddle = 8192;
 constexpr int64_t kLong = 32768;
 /// Sessions side by side at kMiddle: their keys and values take 1 GB each at 27B.
 constexpr int32_t kMiddleSessionsMax = 16;
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-std::string context_text(int64_t context) {
-  return context % 1024 == 0 ? fmt::format("{}k", context / 1024) : fmt::format("{}", context);
-}
 
 /// One session with all the rows, as verify runs drafts, then where it fits a session a row.
 std::vector<StepCase> all_cases(const BenchStepOptions& options) {
@@ -49,10 +34,6 @@ bool is_taken_apart(const StepCase& step) {
   return step.context == kShort && (step.num_rows == 8 || step.num_rows == 64);
 }
 
-std::string signature_text(const Signature& signature) {
-  return fmt::format("{:016x}, ids {}", signature.hash, fmt::join(signature.ids, " "));
-}
-
 class BenchStep {
  public:
   explicit BenchStep(const BenchStepOptions& options) : options_(options) {}
@@ -60,7 +41,7 @@ class BenchStep {
   Status run() {
     SLUICE_RETURN_IF_ERROR(open());
     SLUICE_ASSIGN_OR_RETURN(const Signature before, runner_->signature());
-    print(fmt::format("signature   {}\n\n", signature_text(before)));
+    print_bench(fmt::format("signature   {}\n\n", signature_text(before)));
     SLUICE_RETURN_IF_ERROR(time_steps());
     SLUICE_RETURN_IF_ERROR(take_steps_apart());
     SLUICE_ASSIGN_OR_RETURN(const Signature after, runner_->signature());
@@ -71,64 +52,45 @@ class BenchStep {
 
  private:
   Status open() {
-    if (options_.device != "cuda") {
-      return unsupported(
-          "--device {}: synthetic weights are made on a GPU; expected cuda (for CPUs see "
-          "bench/step)",
-          options_.device);
-    }
-    SLUICE_ASSIGN_OR_RETURN(const WeightFormat format, weight_format(options_.format));
-    SLUICE_RETURN_IF_ERROR(cuda::check_gpu().with_context("--device cuda"));
-    SLUICE_ASSIGN_OR_RETURN(const Backend backend, choose_backend(options_.device, ""));
-    print(fmt::format("gpu         {}\n", cuda::describe_gpu()));
-    SLUICE_ASSIGN_OR_RETURN(speed_, cuda::measure_read_speed());
-    print(fmt::format("reads       {:.0f} GB/s by bulk copies, {:.0f} GB/s by loads of 16 bytes\n",
-                      speed_.bulk_gbs, speed_.plain_gbs));
     SLUICE_ASSIGN_OR_RETURN(
-        model_, SyntheticModel::create(options_.size, format, options_.seed, *backend.ops));
+        setup_, BenchSetup::open({options_.size, options_.format, options_.device, options_.seed}));
     cases_ = all_cases(options_);
     SLUICE_ASSIGN_OR_RETURN(
-        runner_, StepRunner::create(model_->weights(), *backend.ops, cases_, options_.seed));
-    print(fmt::format("model       synthetic {} in {}, seed {}: {} of weights, {} read by a step\n",
-                      options_.size, options_.format, options_.seed,
-                      decimal_bytes(static_cast<int64_t>(model_->num_bytes())),
-                      decimal_bytes(all_weight_bytes(model_->weights()))));
+        runner_, StepRunner::create(weights(), *setup_->backend().ops, cases_, options_.seed));
     return Status();
   }
 
-  /// The yardstick: the better way to read.
-  double gbs() const { return std::max(speed_.bulk_gbs, speed_.plain_gbs); }
+  const ModelWeights& weights() const { return setup_->weights(); }
 
   int64_t bytes_of(const StepCase& step) const {
-    const ModelConfig& config = model_->weights().config;
-    return all_weight_bytes(model_->weights()) +
-           state_traffic(config, step.num_sessions, step.num_rows) +
+    const ModelConfig& config = weights().config;
+    return all_weight_bytes(weights()) + state_traffic(config, step.num_sessions, step.num_rows) +
            kv_traffic(config, step.num_sessions, step.context);
   }
 
   Status time_steps() {
-    print(fmt::format("{:>8}{:>6}{:>10}{:>10}{:>10}{:>8}{:>11}{:>17}{:>10}{:>9}{:>10}{:>9}\n",
-                      "context", "rows", "sessions", "GB", "floor us", "% bw", "gpu us",
-                      "middle half", "wall us", "over gpu", "in turn", "to 1 row"));
+    print_bench(fmt::format("{:>8}{:>6}{:>10}{:>10}{:>10}{:>8}{:>11}{:>17}{:>10}{:>9}{:>10}{:>9}\n",
+                            "context", "rows", "sessions", "GB", "floor us", "% bw", "gpu us",
+                            "middle half", "wall us", "over gpu", "in turn", "to 1 row"));
     for (const StepCase& step : cases_) {
       SLUICE_ASSIGN_OR_RETURN(const StepTimes times, runner_->time(step, options_.num_steps));
       if (times_.empty() || step.context != cases_[times_.size() - 1].context) one_row_us_ = 0.0;
       if (step.num_rows == 1) one_row_us_ = times.gpu_us;
       times_.push_back(times);
-      print(step_line(step, times));
+      print_bench(step_line(step, times));
     }
     return Status();
   }
 
   std::string step_line(const StepCase& step, const StepTimes& times) const {
     const auto bytes = static_cast<double>(bytes_of(step));
-    const double floor_us = bytes / gbs() * 1e-3;
+    const double floor_us = bytes / setup_->gbs() * 1e-3;
     const std::string ratio =
         one_row_us_ > 0.0 ? fmt::format("{:.3f}", times.gpu_us / one_row_us_) : "-";
     return fmt::format(
         "{:>8}{:>6}{:>10}{:>10.3f}{:>10.1f}{:>8.1f}{:>11.1f}{:>17}{:>10.1f}{:>8.2f}%{:>10.1f}{:>9}"
         "\n",
-        context_text(step.context), step.num_rows, step.num_sessions, bytes * 1e-9, floor_us,
+        count_text(step.context), step.num_rows, step.num_sessions, bytes * 1e-9, floor_us,
         100.0 * floor_us / times.gpu_us, times.gpu_us,
         fmt::format("{:.1f}-{:.1f}", times.gpu_us_p25, times.gpu_us_p75), times.wall_us,
         100.0 * (times.wall_us - times.gpu_us) / times.gpu_us, times.in_turn_us, ratio);
@@ -138,19 +100,22 @@ class BenchStep {
     for (size_t i = 0; i < cases_.size(); ++i) {
       const StepCase& step = cases_[i];
       if (!is_taken_apart(step)) continue;
-      SLUICE_ASSIGN_OR_RETURN(
-          const std::vector<LaunchGroup> groups,
-          time_launches(runner_.get(), model_->weights(), step, options_.num_steps));
-      print(fmt::format("\n{} row{} of one session, context {}, each group of launches alone:\n",
-                        step.num_rows, step.num_rows == 1 ? "" : "s", context_text(step.context)));
-      print(launch_table(groups, times_[i].gpu_us, gbs()));
+      SLUICE_ASSIGN_OR_RETURN(const CaughtStep caught, runner_->catch_step(step));
+      std::vector<LaunchGroup> groups =
+          group_launches(caught.launches->all(), caught.blocks, weights(), step);
+      for (LaunchGroup& group : groups) {
+        time_group(*caught.launches, options_.num_steps, &group);
+      }
+      print_bench(
+          fmt::format("\n{} row{} of one session, context {}, each group of launches alone:\n",
+                      step.num_rows, step.num_rows == 1 ? "" : "s", count_text(step.context)));
+      print_bench(launch_table(groups, times_[i].gpu_us, setup_->gbs()));
     }
     return Status();
   }
 
   const BenchStepOptions& options_;
-  cuda::ReadSpeed speed_;
-  std::unique_ptr<SyntheticModel> model_;
+  std::optional<BenchSetup> setup_;
   std::vector<StepCase> cases_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<StepTimes> times_;
