@@ -23,4 +23,21 @@ int run_bench_step(const BenchStepOptions& options);
 inline constexpr int64_t kBenchContextMax = 262144;
 inline constexpr int64_t kBenchRowsMax = 64;
 
+/// `sluice bench prefill`: prompts to their first token, cold or behind what a session holds, and the steps of some taken apart.
+struct BenchPrefillOptions {
+  std::string size;            // 0.8B, 2B, 4B, 9B, 27B
+  std::string format = "fp8";  // or bf16
+  std::string device = "cuda";
+  std::vector<int64_t> cold = {512, 4096, 8192, 32768, 131072};
+  std::vector<int64_t> append = {16, 64, 200, 512, 2048};
+  std::vector<int64_t> past = {8192, 32768};  // of each append
+  uint64_t seed = 1;
+  int num_runs = 5;  // of a case; long ones get fewer
+  int num_cuts = 4;  // ways to run the signature's prompt
+  /// Takes every prompt's last step apart, not a few.
+  bool all_parts = false;
+};
+/// Prints tables. Exit code 1 when a step failed, a cut changed the signature, or the signature changed while it ran.
+int run_bench_prefill(const BenchPrefillOptions& options);
+
 }  // namespace sluice

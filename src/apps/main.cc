@@ -42,6 +42,7 @@ struct Commands {
   VerifyCommandOptions verify;
   DiffCommandOptions diff;
   BenchStepOptions bench_step;
+  BenchPrefillOptions bench_prefill;
 };
 
 using Main = std::function<int()>;
@@ -343,15 +344,25 @@ void add_diff(CLI::App* app, DiffCommandOptions* options, Main* main) {
   command->callback([=] { *main = [=] { return run_diff(*options); }; });
 }
 
-void add_bench_step(CLI::App* bench, BenchStepOptions* options, Main* main) {
-  CLI::App* command = bench->add_subcommand(
-      "step", "Decode steps on random weights that are made on the GPU; no file is read");
+/// Flags of every benchmark on synthetic weights.
+template <typename Options>
+void add_synthetic_flags(CLI::App* command, Options* options) {
   command->add_option("--synthetic", options->size, "0.8B, 2B, 4B, 9B or 27B")
       ->check(CLI::IsMember({"0.8B", "2B", "4B", "9B", "27B"}))
       ->required();
   command->add_option("--format", options->format, "bf16 or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}))
       ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of weights, state and token ids")
+      ->check(seed_range())
+      ->capture_default_str();
+  command->add_option("--device", options->device, "cuda")->capture_default_str();
+}
+
+void add_bench_step(CLI::App* bench, BenchStepOptions* options, Main* main) {
+  CLI::App* command = bench->add_subcommand(
+      "step", "Decode steps on random weights that are made on the GPU; no file is read");
+  add_synthetic_flags(command, options);
   command
       ->add_option("--contexts", options->contexts,
                    "Positions that the last row sees, such as 1k,8k (default: 1k,8k,32k,128k)")
@@ -364,22 +375,51 @@ void add_bench_step(CLI::App* bench, BenchStepOptions* options, Main* main) {
   command->add_option("--steps", options->num_steps, "Steps timed for each number")
       ->check(in_range(20, 10000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of weights, state and token ids")
-      ->check(seed_range())
-      ->capture_default_str();
-  command->add_option("--device", options->device, "cuda")->capture_default_str();
   command->footer(
       "Example:\n  sluice bench step --synthetic 27B --format fp8 --contexts 1k,32k --rows 1,8\n"
       "Exit code 0 only when the greedy tokens are the same before and after.");
   command->callback([=] { *main = [=] { return run_bench_step(*options); }; });
 }
 
+void add_bench_prefill(CLI::App* bench, BenchPrefillOptions* options, Main* main) {
+  CLI::App* command = bench->add_subcommand(
+      "prefill", "Prompts to their first token, on random weights that are made on the GPU");
+  add_synthetic_flags(command, options);
+  const auto add_lengths = [&](const char* name, std::vector<int64_t>* lengths, const char* text) {
+    command->add_option(name, *lengths, text)
+        ->delimiter(',')
+        ->check(in_range<int64_t>(1, kBenchContextMax))
+        ->transform(thousands());
+  };
+  add_lengths("--cold", &options->cold,
+              "Tokens of prompts of new sessions (default: 512,4k,8k,32k,128k)");
+  add_lengths("--append", &options->append,
+              "Tokens of prompts behind what a session holds (default: 16,64,200,512,2k)");
+  add_lengths("--past", &options->past, "Tokens that it holds (default: 8k,32k)");
+  command->add_option("--runs", options->num_runs, "Runs of each prompt; long ones get fewer")
+      ->check(in_range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--cuts", options->num_cuts, "Random cuts of a prompt to compare, bit by bit")
+      ->check(in_range(0, 10000))
+      ->capture_default_str();
+  command->add_flag(
+      "--all-parts", options->all_parts,
+      "Take the last step of every prompt apart (default: cold 512, 4k, 32k, 200 on 8k)");
+  command->footer(
+      "Example:\n  sluice bench prefill --synthetic 27B --cold 512,4k --append 200 --past 8k\n"
+      "Exit code 0 only when the greedy tokens are the same before and after, and in every cut.");
+  command->callback([=] { *main = [=] { return run_bench_prefill(*options); }; });
+}
+
 void add_bench(CLI::App* app, Commands* commands, Main* main) {
   CLI::App* command =
-      app->add_subcommand("bench", "Time the model's steps against the memory's bandwidth");
+      app->add_subcommand("bench", "Time the model's steps against the GPU's memory and products");
   command->require_subcommand(1);
-  command->footer("Example:\n  sluice bench step --synthetic 27B --format fp8");
+  command->footer(
+      "Examples:\n  sluice bench step --synthetic 27B --format fp8\n"
+      "  sluice bench prefill --synthetic 27B --format fp8");
   add_bench_step(command, &commands->bench_step, main);
+  add_bench_prefill(command, &commands->bench_prefill, main);
 }
 
 int parse_and_run(int argc, char** argv) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/bench/launch_table.h"
+#include "apps/bench/part_table.h"
 #include "apps/bench/step_flop.h"
 #include "apps/bench/step_traffic.h"
 #include "model/budget.h"
@@ -255,6 +256,30 @@ TEST(BenchPrompts, SegmentsShareTheWorkOfARun) {
   EXPECT_EQ(works[3].role, "scan");
   EXPECT_EQ(works[3].flop + works[6].flop, gdn_flop(weights.config, 200));
   EXPECT_EQ(works[9].role, "out_proj");
+}
+
+TEST(BenchPrompts, TheFloorIsTheSlowerOfBytesAndFlop) {
+  const Ceilings ceilings = {4000.0, 800.0};
+  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 8'000'000, 800'000'000}, ceilings), 2.0);
+  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 4'000, 2'400'000'000}, ceilings), 3.0);
+  // Without a peer only bytes are known.
+  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 8'000'000, 800'000'000}, {4000.0, 0.0}), 2.0);
+}
+
+TEST(BenchPrompts, ThePartTableSumsUp) {
+  std::vector<PartGroup> parts(2);
+  const LaunchWork gate_up = {"gate up", LaunchPart::kProjections, 0, 1'600'000'000};
+  parts[0].group = {StepBlock::kMlp, gate_up, "gemm", 132, 384, true, {3, 7}, 4.0};
+  parts[0].peer.bf16_us = 3.0;
+  const LaunchWork scan = {"scan", LaunchPart::kGdn, 4'000'000};
+  parts[1].group = {StepBlock::kGdnMixer, scan, "scan_kernel", 96, 256, false, {1}, 1.0};
+  const std::string table = part_table(parts, {4000.0, 800.0}, 10.0);
+  EXPECT_NE(table.find("sum of groups 9.0 us, the step 10.0 us: 1.0 us are left (10.0 %)"),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find("scan_kernel *"), std::string::npos) << table;
+  EXPECT_NE(table.find(" 400.0 "), std::string::npos) << table;  // TFLOP/s
+  EXPECT_NE(table.find(" 0.75"), std::string::npos) << table;    // of the peer
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(Cli, HelpIsThereForEveryCommand) {
   const Outcome help = sluice("--help");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* command : {"agent", "chat", "run", "tokenize", "eval", "info", "synth", "verify",
-                              "diff", "bench", "bench step"}) {
+                              "diff", "bench", "bench step", "bench prefill"}) {
     const std::string_view name = command;
     EXPECT_NE(help.out.find(name.substr(0, name.find(' '))), std::string::npos);
     const Outcome own = sluice(std::string(command) + " --help");
@@ -114,7 +114,12 @@ TEST(Cli, WrongUseIsExitCodeTwo) {
                                 "bench step --synthetic 27B --contexts 300k",
                                 "bench step --synthetic 27B --rows 0,1",
                                 "bench step --synthetic 27B --rows 65",
-                                "bench step --synthetic 27B --steps 3"}) {
+                                "bench step --synthetic 27B --steps 3",
+                                "bench prefill",
+                                "bench prefill --synthetic 27B --cold 0",
+                                "bench prefill --synthetic 27B --append 2x",
+                                "bench prefill --synthetic 27B --past 300k",
+                                "bench prefill --synthetic 27B --runs 0"}) {
     const Outcome outcome = sluice(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments;
     EXPECT_TRUE(outcome.err.starts_with("sluice: error: ")) << arguments << ": " << outcome.err;
@@ -191,6 +196,8 @@ TEST(Cli, FaultsAreOneLineThatNamesThem) {
       {"eval /no/such.jsonl", "/no/such.jsonl"},
       {"info --size 28B", "28B"},
       {"bench step --synthetic 27B --device cpu", "cpu"},
+      {"bench prefill --synthetic 27B --device cpu", "cpu"},
+      {"bench prefill --synthetic 27B --append 32k --past 256k", "294912"},
   };
   for (const auto& c : cases) {
     const Outcome outcome = sluice(c.arguments);
