@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/placed_weights.h"
+#include "ops/cuda/bench_support.h"
 #include "ops/cuda/cuda_ops.h"
 #include "tests/support/random_model.h"
 #include "verify/fingerprint.h"
@@ -13,8 +14,10 @@ namespace {
 
 constexpr int64_t kContext = 700;
 
+/// Asked for once: each call of cuda_ops chooses the projections anew.
 const OpTable& cuda() {
-  return **cuda_ops();
+  static const OpTable& table = **cuda_ops();
+  return table;
 }
 
 int num_replayed = 0;
@@ -50,26 +53,34 @@ OpTable unpadded_ops() {
   return table;
 }
 
-/// Left to the process's end, where the driver may go first.
-const ModelWeights& weights() {
-  static const auto* model = new testing::RandomModel({});
-  static const auto* placed =
-      new PlacedWeights(PlacedWeights::create(model->weights(), cuda(), nullptr).value());
-  return placed->weights();
+/// A random model on the device, left to the process's end, where the driver may go first.
+const ModelWeights& placed(const testing::RandomModelSpec& spec) {
+  const auto* model = new testing::RandomModel(spec);
+  return (new PlacedWeights(PlacedWeights::create(model->weights(), cuda(), nullptr).value()))
+      ->weights();
 }
 
-std::unique_ptr<ModelRunner> make_runner(const OpTable& ops, int32_t num_sequences) {
+const ModelWeights& weights() {
+  static const ModelWeights& small = placed({});
+  return small;
+}
+
+std::unique_ptr<ModelRunner> make_runner(const ModelWeights& model, const OpTable& ops,
+                                         int32_t num_sequences) {
   RunnerLimits limits;
   limits.num_threads = 1;
   limits.context_max = kContext;
   limits.num_sequences = num_sequences;
-  return ModelRunner::create(weights(), {&ops, GdnForm::kStep}, limits).value();
+  return ModelRunner::create(model, {&ops, GdnForm::kStep}, limits).value();
+}
+std::unique_ptr<ModelRunner> make_runner(const OpTable& ops, int32_t num_sequences) {
+  return make_runner(weights(), ops, num_sequences);
 }
 
 /// Three steps of `num_rows` rows behind a short prompt, then as many drafts, and a session that must not be touched.
-Fingerprint run_of_rows(const OpTable& ops, int64_t num_rows) {
-  const std::unique_ptr<ModelRunner> runner = make_runner(ops, 2);
-  const std::vector<int32_t> ids = random_ids(weights().config, 5, 30 + 3 * num_rows + 1);
+Fingerprint run_of_rows(const ModelWeights& model, const OpTable& ops, int64_t num_rows) {
+  const std::unique_ptr<ModelRunner> runner = make_runner(model, ops, 2);
+  const std::vector<int32_t> ids = random_ids(model.config, 5, 30 + 3 * num_rows + 1);
   Sequence bystander = runner->open();
   runner->rows(std::span(ids).first(9), &bystander);
   Sequence sequence = runner->open();
@@ -98,14 +109,14 @@ TEST(GpuSteps, ReplayedAndPaddedStepsLeaveTheSameBits) {
   const OpTable unpadded = unpadded_ops();
   for (const int64_t num_rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100}) {
     num_replayed = 0;
-    const Fingerprint replays = run_of_rows(recorded, num_rows);
+    const Fingerprint replays = run_of_rows(weights(), recorded, num_rows);
     // Of three steps and three drafts alike the later two of each.
     EXPECT_GE(num_replayed, num_rows <= 64 ? 4 : 0) << num_rows;
     num_replayed = 0;
-    const Fingerprint calls = run_of_rows(called, num_rows);
+    const Fingerprint calls = run_of_rows(weights(), called, num_rows);
     EXPECT_EQ(num_replayed, 0);
     EXPECT_EQ(first_difference(replays, calls), "") << num_rows << " rows, replayed against called";
-    EXPECT_EQ(first_difference(calls, run_of_rows(unpadded, num_rows)), "")
+    EXPECT_EQ(first_difference(calls, run_of_rows(weights(), unpadded, num_rows)), "")
         << num_rows << " rows, padded against not";
   }
 }
@@ -235,6 +246,58 @@ TEST(GpuSteps, TheRangeFlagIsItsOwnStepsOnly) {
     EXPECT_TRUE(runner->rows(ids, &sequence).out_of_range) << i;
   }
   runner->close(&sequence);
+}
+
+/// Chooses the projections for a scope.
+class PortableProjections {
+ public:
+  PortableProjections() { SLUICE_CHECK(cuda_ops(true).ok()); }
+  ~PortableProjections() { SLUICE_CHECK(cuda_ops(false).ok()); }
+};
+
+/// Kernels of a step, in order.
+std::vector<std::string> kernels_of_step(const ModelWeights& model, const OpTable& ops,
+                                         int64_t num_rows) {
+  const std::unique_ptr<ModelRunner> runner = make_runner(model, ops, 1);
+  const std::vector<int32_t> ids = random_ids(model.config, 9, num_rows);
+  Sequence sequence = runner->open();
+  RowRun run = runner->state().next_run(sequence, 0, static_cast<int32_t>(num_rows));
+  run.checkpoint_slot = kNoSlot;
+  cuda::StepLaunches::begin_catching();
+  const PendingStep step =
+      runner->forward().start_rows({ids, {&run, 1}, GdnForm::kStep, {}}, runner->state());
+  const std::unique_ptr<cuda::StepLaunches> caught = cuda::StepLaunches::end_catching();
+  runner->forward().finish(step);
+  runner->close(&sequence);
+  std::vector<std::string> names;
+  for (const cuda::StepLaunch& launch : caught->all()) names.push_back(launch.kernel);
+  return names;
+}
+
+/// Wide enough that a projection has several tiles and K comes in uneven parts.
+testing::RandomModelSpec wide_model(WeightFormat format) {
+  testing::RandomModelSpec spec;
+  spec.hidden_size = 1152;
+  spec.intermediate_size = 3200;
+  spec.vocab_size = 2400;
+  spec.format = format;
+  return spec;
+}
+
+TEST(GpuSteps, PortableProjectionsLeaveTheSameBits) {
+  const OpTable called = called_ops();
+  for (const WeightFormat format : {WeightFormat::kFp8Block128, WeightFormat::kBf16}) {
+    const ModelWeights& model = placed(wide_model(format));
+    for (const int64_t num_rows : {1, 8, 9, 16, 17, 32, 33, 64}) {
+      const Fingerprint own = run_of_rows(model, called, num_rows);
+      const std::vector<std::string> own_kernels = kernels_of_step(model, called, num_rows);
+      const PortableProjections portable;
+      // Of few rows the portable kernels are everybody's.
+      EXPECT_EQ(own_kernels == kernels_of_step(model, called, num_rows), num_rows <= 8);
+      EXPECT_EQ(first_difference(own, run_of_rows(model, called, num_rows)), "")
+          << num_rows << " rows";
+    }
+  }
 }
 
 }  // namespace

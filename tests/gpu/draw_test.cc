@@ -1,0 +1,162 @@
+// Tokens drawn on the device against the host's sampler, over every kind of logits and parameters that a backend is asked to draw from.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "decode/draw_request.h"
+#include "decode/sampler.h"
+#include "ops/cuda/cuda_ops.h"
+
+namespace sluice {
+namespace {
+
+const OpTable& cuda() {
+  static const OpTable& table = **cuda_ops();
+  return table;
+}
+
+enum class Kind { kSmooth, kPeaked, kTies, kAllEqual, kMinusInfinity, kNan, kInfinity };
+constexpr Kind kKinds[] = {Kind::kSmooth,        Kind::kPeaked, Kind::kTies,    Kind::kAllEqual,
+                           Kind::kMinusInfinity, Kind::kNan,    Kind::kInfinity};
+
+void fill_row(Kind kind, std::mt19937_64& rng, std::span<bf16> row) {
+  std::normal_distribution<float> normal(0.0f, kind == Kind::kPeaked ? 12.0f : 3.0f);
+  for (bf16& logit : row) {
+    float value = normal(rng);
+    if (kind == Kind::kTies) value = std::round(value);
+    if (kind == Kind::kAllEqual) value = 1.5f;
+    if (kind == Kind::kMinusInfinity && rng() % 4 != 0) value = -INFINITY;
+    logit = to_bf16(value);
+  }
+  if (kind == Kind::kNan) row[rng() % row.size()] = to_bf16(NAN);
+  if (kind == Kind::kInfinity) row[rng() % row.size()] = to_bf16(INFINITY);
+}
+
+std::vector<SamplingParams> all_params() {
+  std::vector<SamplingParams> out;
+  for (const float temperature : {0.0f, 0.3f, 1.0f, 1.7f}) {
+    for (const int32_t top_k : {0, 1, 20, 64}) {
+      for (const float top_p : {1.0f, 0.95f, 0.4f}) {
+        for (const float min_p : {0.0f, 0.05f}) {
+          SamplingParams params;
+          params.temperature = temperature;
+          params.top_k = top_k;
+          params.top_p = top_p;
+          params.min_p = min_p;
+          params.seed = out.size() * 977 + 5;
+          if (can_be_drawn_by_backend(params)) out.push_back(params);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+/// A device's step that holds nothing but draws.
+class Draws {
+ public:
+  explicit Draws(int64_t vocab_size) : vocab_size_(vocab_size) {
+    OpDims dims;
+    dims.hidden = dims.intermediate = 128;
+    dims.vocab_size = vocab_size;
+    dims.gdn = {.num_k_heads = 1, .num_v_heads = 2};
+    dims.attention = {.num_heads = 2, .num_kv_heads = 1};
+    dims.num_rows_max = kDrawnMax;
+    dims.context_max = 64;
+    state_ = open_backend_state(cuda(), dims).value();
+    logits_ = cuda()
+                  .memory
+                  ->allocate(static_cast<size_t>(kDrawnMax * vocab_size) * sizeof(bf16), "logits",
+                             MemoryKind::kPrivate)
+                  .value();
+  }
+
+  /// logits [rows, vocab_size].
+  std::vector<int32_t> run(std::span<const bf16> logits, std::span<const DrawRequest> draws,
+                           int32_t num_defined) {
+    const auto num_rows = static_cast<int64_t>(draws.size());
+    cuda().memory->upload(logits_.data(), logits.data(), logits.size_bytes());
+    const std::vector<int32_t> ids(draws.size());
+    std::vector<RowRun> runs;
+    std::vector<int32_t> rows;
+    for (int32_t i = 0; i < num_rows; ++i) {
+      runs.push_back({.first_row = i, .num_rows = 1});
+      rows.push_back(i);
+    }
+    StepRows step = {ids, runs, rows};
+    step.num_rows = step.num_logit_rows = cuda().padded_rows(num_rows);
+    step.draws = draws;
+    OpContext context;
+    context.state = state_.get();
+    SLUICE_CHECK(!cuda().begin_step(step, context));
+    cuda().draw({MatView<bf16>(reinterpret_cast<bf16*>(logits_.data()), step.num_logit_rows,
+                               vocab_size_, vocab_size_),
+                 num_defined},
+                context);
+    cuda().end_step(context);
+    cuda().await_step(context);
+    return {context.drawn, context.drawn + num_rows};
+  }
+
+ private:
+  int64_t vocab_size_;
+  std::unique_ptr<BackendState> state_;
+  Buffer logits_;
+};
+
+/// What the host draws; kNoToken where it refuses.
+int32_t on_host(Sampler& sampler, std::span<const bf16> row, const SamplingParams& params,
+                int64_t position) {
+  const Result<SampledToken> token = sampler.sample(row, params, TokenCounts(), position);
+  return token.ok() ? token->id : kNoToken;
+}
+
+struct Vocabulary {
+  int64_t size;
+  int32_t num_defined;
+};
+
+class GpuDraws : public ::testing::TestWithParam<Vocabulary> {};
+
+TEST_P(GpuDraws, AreTheHosts) {
+  const auto [size, num_defined] = GetParam();
+  const std::vector<SamplingParams> params = all_params();
+  Sampler sampler(size, num_defined);
+  Draws draws(size);
+  std::mt19937_64 rng(static_cast<uint64_t>(size));
+  std::vector<bf16> logits(static_cast<size_t>(kDrawnMax * size));
+  size_t next = 0;
+  int64_t num_compared = 0;
+  int64_t num_unsound = 0;
+  for (const int64_t num_rows : {1, 2, 3, 7, 8, 13, 33, 64, 64, 64, 64, 64}) {
+    std::vector<DrawRequest> requests;
+    std::vector<SamplingParams> used;
+    for (int64_t i = 0; i < num_rows; ++i) {
+      const size_t at = next++;
+      const std::span row(logits.data() + i * size, static_cast<size_t>(size));
+      fill_row(kKinds[at % std::size(kKinds)], rng, row);
+      used.push_back(params[at % params.size()]);
+      requests.push_back(draw_request(used.back(), 100 + i));
+    }
+    const std::span<const bf16> rows(logits.data(), static_cast<size_t>(num_rows * size));
+    const std::vector<int32_t> drawn = draws.run(rows, requests, num_defined);
+    for (int64_t i = 0; i < num_rows; ++i) {
+      const auto row = rows.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size));
+      const int32_t wanted = on_host(sampler, row, used[static_cast<size_t>(i)], 100 + i);
+      EXPECT_EQ(drawn[static_cast<size_t>(i)], wanted) << num_rows << " rows, row " << i;
+      num_unsound += wanted == kNoToken;
+      ++num_compared;
+    }
+  }
+  EXPECT_GT(num_unsound, num_compared / 8);  // both ways were seen
+  EXPECT_LT(num_unsound, num_compared / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, GpuDraws,
+                         ::testing::Values(Vocabulary{2400, 2387}, Vocabulary{4096, 4096},
+                                           Vocabulary{248320, 248077}));
+
+}  // namespace
+}  // namespace sluice
