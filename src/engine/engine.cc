@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "decode/rehearsal.h"
 #include "engine/engine_impl.h"
 #include "engine/text_side.h"
 
@@ -117,6 +118,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
                           Forward::create(weights, *backend.ops, impl->pool,
                                           forward_limits(impl->options, impl->context_max)));
   impl->sampler.emplace(weights.config.vocab_size, impl->num_defined_ids());
+  rehearse_steps(*impl->forward, *impl->state, backend.prefill_form, impl->options.prefill_rows_max,
+                 impl->num_defined_ids());
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

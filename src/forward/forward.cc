@@ -95,7 +95,7 @@ void Forward::check_step(const StepRows& rows) const {
 
 template <typename RunOps>
 PendingStep Forward::run_step(const StepRows& rows, RunOps&& run_ops) {
-  check_step(rows);
+  if (!rows.is_rehearsal) check_step(rows);
   scratch_.reset();
   PendingStep step;
   step.op_context.pool = pool_;
@@ -135,11 +135,38 @@ PendingStep Forward::start_rows(const StepInput& input, StatePool& state) {
   SLUICE_CHECK_LE(input.draws.size(), static_cast<size_t>(kDrawnMax));
   rows.draws = input.draws;
   if (tap_ == nullptr && !rows.is_prefill) {
-    rows.key = {StepKey::Kind::kForward, state.slots_place(), state.pages_place(), nullptr};
-    rows.key.draws = !input.draws.empty();
-    rows.key.exports_logits = input.wants_logits;
+    rows.key = forward_key({rows.num_rows, rows.num_logit_rows, !input.draws.empty(),
+                            input.num_defined, input.wants_logits},
+                           state);
   }
   return run_step(rows, [&](const Activations& act, OpContext& op_context) {
+    forward_ops(input, state, act, op_context);
+  });
+}
+
+StepKey Forward::forward_key(const StepShape& shape, const StatePool& state) const {
+  StepKey key = {StepKey::Kind::kForward, state.slots_place(), state.pages_place(), nullptr};
+  key.draws = shape.draws;
+  key.num_defined = shape.draws ? shape.num_defined : 0;
+  key.exports_logits = shape.wants_logits && shape.num_logit_rows > 0;
+  return key;
+}
+
+void Forward::rehearse_rows(const StepShape& shape, StatePool& state) {
+  SLUICE_CHECK(!shape.draws || (can_draw() && shape.num_logit_rows > 0));
+  SLUICE_CHECK_LE(shape.num_rows, limits_.num_rows_max);
+  SLUICE_CHECK_LE(shape.num_logit_rows, limits_.num_logit_rows_max);
+  StepRows rows;
+  rows.is_rehearsal = true;
+  rows.num_rows = padded_rows(*ops_, shape.num_rows);
+  if (shape.num_logit_rows > 0) rows.num_logit_rows = padded_rows(*ops_, shape.num_logit_rows);
+  rows.key = forward_key(shape, state);
+  const DrawRequest draw;
+  StepInput input;
+  if (shape.draws) input.draws = {&draw, 1};
+  input.num_defined = shape.num_defined;
+  input.wants_logits = shape.wants_logits;
+  run_step(rows, [&](const Activations& act, OpContext& op_context) {
     forward_ops(input, state, act, op_context);
   });
 }

@@ -29,6 +29,17 @@ struct StepInput {
   bool wants_logits = true;
 };
 
+/// What steps of one kind have in common: how a backend knows a step it has recorded.
+struct StepShape {
+  /// Up to what the backend pads them to.
+  int64_t num_rows = 1;
+  int64_t num_logit_rows = 1;
+  /// As StepInput.
+  bool draws = false;
+  int32_t num_defined = 0;
+  bool wants_logits = true;
+};
+
 /// One step of the draft head: row i pairs the hidden vector of position p with the token at p + 1 and stands
 /// at position p of its run (model-spec section 4).
 struct MtpInput {
@@ -48,7 +59,7 @@ struct StepOutput {
   MatView<const bf16> logits;  // [logit_rows, vocab_size]; the host may read them if it wanted them
   /// An activation did not fit the backend's number format: nothing here is to be used.
   bool out_of_range = false;
-  /// One a DrawRequest; kNoToken where a logit was NaN or positive infinity.
+  /// One a DrawRequest; kNoToken where a logit was NaN or positive infinity, or where nothing was run (drawn_token).
   std::span<const int32_t> drawn = {};
 };
 
@@ -82,12 +93,17 @@ class Forward {
     return finish(start_mtp_rows(input, state));
   }
 
-  /// The same in two halves: a backend of its own device goes on while the host does something else, and the next step may
-  /// be started before this one is finished. Every step is finished, in order. Hidden vectors, logits and drawn ids have one
-  /// place for all steps: behind a later start they are that step's. `out_of_range` is each step's own.
+  /// The same in two halves: a backend of its own device goes on while the host does something else, and the next steps may
+  /// be started before this one is finished. Every step is finished, in order. Hidden vectors and logits have one
+  /// place for all steps: behind a later start they are that step's. `out_of_range` and `drawn` are each step's own until
+  /// kStepsAheadMax later ones were started.
   PendingStep start_rows(const StepInput& input, StatePool& state);
   PendingStep start_mtp_rows(const MtpInput& input, StatePool& state);
   StepOutput finish(PendingStep step);
+
+  /// A backend that records steps records start_rows' steps of this shape now, so that the first of them allocates nothing either.
+  /// Nothing is run.
+  void rehearse_rows(const StepShape& shape, StatePool& state);
 
   /// Finished steps with an activation outside the backend's number format: their rows' state is lost.
   int64_t num_out_of_range() const { return num_out_of_range_; }
@@ -98,6 +114,7 @@ class Forward {
                              OpContext& op_context) const;
   StepRows step_rows(std::span<const int32_t> token_ids, std::span<const RowRun> runs,
                      std::span<const int32_t> logit_rows, GdnForm form) const;
+  StepKey forward_key(const StepShape& shape, const StatePool& state) const;
   void check_step(const StepRows& rows) const;
   /// Calls `run_ops`, or the backend replays them.
   template <typename RunOps>

@@ -33,7 +33,7 @@ struct OpContext {
   bool is_prefill = false;
   /// Set by await_step: an activation did not fit the kernels' number format, and the step's results are not to be used.
   bool out_of_range = false;
-  /// Set by await_step where OpTable::draw was called: an id a logit row, kNoToken where a logit was no number. Valid until the next step.
+  /// Set by await_step where OpTable::draw was called: an id a logit row, or kNoToken. Valid until kStepsAheadMax later steps were started.
   const int32_t* drawn = nullptr;
 };
 

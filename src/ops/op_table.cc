@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-bool host_begin_step(const StepRows&, OpContext&) {
-  return false;
+bool host_begin_step(const StepRows& rows, OpContext&) {
+  return rows.is_rehearsal;
 }
 
 void host_end_step(OpContext&) {}

@@ -58,9 +58,9 @@ struct OpTable {
   /// Rows that a step's views should have for so many rows (StepRows::num_rows). Null: as many. Never fewer for more rows.
   int64_t (*padded_rows)(int64_t num_rows);
   /// Before a step's ops: what the host knows of its rows, for backends that need it elsewhere. True: the whole step is
-  /// under way as it was recorded under rows.key, and its ops must not be called.
+  /// under way as it was recorded under rows.key, and its ops must not be called. Of a rehearsal (StepRows): there is nothing to record.
   bool (*begin_step)(const StepRows& rows, OpContext&);
-  /// Behind a step's ops, called or replayed.
+  /// Behind a step's ops, called, replayed or recorded.
   void (*end_step)(OpContext&);
   /// Shared memory holds the results of that step when it returns.
   void (*await_step)(OpContext&);

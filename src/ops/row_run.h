@@ -40,10 +40,16 @@ struct RowRun {
 
 /// A token id that stands for what the previous step drew for its logit row `i`: a step may then begin
 /// before the host has seen that token (i < kDrawnMax). Only for backends that draw (OpTable::open_state).
+/// Where that was kNoToken or one of its draw's stop_ids, the whole run is not run: its rows are padding, its
+/// state stays as it was, and its logit rows draw kNoToken.
 inline constexpr int32_t kDrawnMax = 64;
 constexpr int32_t drawn_token(int32_t i) {
   return -1 - i;
 }
+/// In place of a drawn id where a logit was NaN or positive infinity, or where nothing was run.
+inline constexpr int32_t kNoToken = -1;
+/// Steps that may be under way when another is started.
+inline constexpr int32_t kStepsAheadMax = 3;
 
 /// How a backend draws a logit row's next token: fields as in SamplingParams (decode/), whose validate() they have passed. Penalties are
 /// for the host.
@@ -56,10 +62,10 @@ struct DrawRequest {
   uint64_t seed = 0;
   /// Of the drawn token.
   int64_t position = 0;
+  /// Behind one of these nothing is run that names the draw by drawn_token; at most kStopIdsMax.
+  std::span<const int32_t> stop_ids = {};
 };
-
-/// In place of a drawn id where a logit was NaN or positive infinity.
-inline constexpr int32_t kNoToken = -1;
+inline constexpr size_t kStopIdsMax = 8;
 
 /// Says which steps are made of the same calls: those of one Forward with equal keys and equally many
 /// rows and logit rows (both padded).
@@ -74,6 +80,8 @@ struct StepKey {
   /// What happens to the logits.
   bool draws = false;
   bool exports_logits = true;
+  /// Of the draws.
+  int32_t num_defined = 0;
 
   bool operator==(const StepKey&) const = default;
 };
@@ -95,6 +103,8 @@ struct StepRows {
   bool is_prefill = false;
   /// One a logit row, or none.
   std::span<const DrawRequest> draws = {};
+  /// Nothing is run and there are no ids: a backend that records steps records the one of this key and these numbers of rows.
+  bool is_rehearsal = false;
 };
 
 /// One attention layer's keys and values inside the page pool.

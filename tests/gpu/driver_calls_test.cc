@@ -15,7 +15,6 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kWarmTokens = 20;
 constexpr int64_t kTokens = 1000;
 
 struct Counter {
@@ -57,41 +56,67 @@ TEST(DriverCalls, OthersAreSeen) {
   EXPECT_TRUE(has("cuStreamSynchronize"));
 }
 
-TEST(DriverCalls, ADecodeLoopOnlyLaunchesGraphs) {
-  const Counter counter = find_counter();
-  ASSERT_NE(counter.reset, nullptr) << "run this with LD_PRELOAD=libsluice_driver_calls.so";
+std::unique_ptr<Engine> open_engine() {
   EngineOptions options;
   options.model_dir = "models/tiny-agent";
   options.device = "cuda";
   options.context_max = 2 * kTokens;
-  Result<std::unique_ptr<Engine>> engine = Engine::open(options);
-  ASSERT_TRUE(engine.ok()) << engine.status().message();
-  const std::map<std::string, int64_t> at_load = calls_of(counter);
-  EXPECT_GT(at_load.size(), 10u) << "the counter sees too little to be trusted";
-  std::unique_ptr<Session> session = (*engine)->create_session().value();
-  ASSERT_TRUE(session->append(std::vector<int32_t>{1, 5, 77, 300, 12}).ok());
+  return Engine::open(options).value();
+}
+
+/// Calls of one turn behind a prompt of so many ids, from its first step on.
+std::map<std::string, int64_t> calls_of_turn(const Counter& counter, Engine& engine,
+                                             size_t num_prompt_ids, const GenerateParams& params) {
+  const std::unique_ptr<Session> session = engine.create_session().value();
+  EXPECT_TRUE(session->append(std::vector<int32_t>(num_prompt_ids, 77)).ok());
+  int64_t num_tokens = 0;
+  counter.reset();
+  const Result<GenerateResult> result = session->generate(params, [&](const TokenEvent&) {
+    ++num_tokens;
+    return true;
+  });
+  std::map<std::string, int64_t> calls = calls_of(counter);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(num_tokens, params.max_tokens);
+  return calls;
+}
+
+GenerateParams tokens(int64_t max_tokens) {
   GenerateParams params;
   params.ignore_model_stops = true;
-  params.max_tokens = kWarmTokens + kTokens;
-  std::map<std::string, int64_t> calls;
-  int64_t num_tokens = 0;
-  const auto on_token = [&](const TokenEvent&) {
-    ++num_tokens;
-    if (num_tokens == kWarmTokens) counter.reset();
-    if (num_tokens == kWarmTokens + kTokens) calls = calls_of(counter);
-    return true;
-  };
-  const Result<GenerateResult> result = session->generate(params, on_token);
-  ASSERT_TRUE(result.ok()) << result.status().message();
-  ASSERT_EQ(num_tokens, kWarmTokens + kTokens);
-  for (const auto& [name, count] : calls) {
-    const bool is_launch = name.starts_with("cuGraphLaunch");
-    EXPECT_TRUE(is_launch) << name << " was called " << count << " times";
-    if (is_launch) {
-      EXPECT_EQ(count, kTokens) << name;
-    }
-  }
+  params.max_tokens = max_tokens;
+  return params;
+}
+
+void expect_only_launches(const std::map<std::string, int64_t>& calls, int64_t num_launches) {
   EXPECT_EQ(calls.size(), 1u);
+  for (const auto& [name, count] : calls) {
+    EXPECT_TRUE(name.starts_with("cuGraphLaunch")) << name << " was called " << count << " times";
+    EXPECT_EQ(count, num_launches) << name;
+  }
+}
+
+TEST(DriverCalls, ADecodeLoopOnlyLaunchesGraphs) {
+  const Counter counter = find_counter();
+  ASSERT_NE(counter.reset, nullptr) << "run this with LD_PRELOAD=libsluice_driver_calls.so";
+  const std::unique_ptr<Engine> engine = open_engine();
+  EXPECT_GT(calls_of(counter).size(), 10u) << "the counter sees too little to be trusted";
+  // The prompt's step draws the first token; nothing is run behind the last.
+  expect_only_launches(calls_of_turn(counter, *engine, 5, tokens(kTokens)), kTokens);
+}
+
+/// The first step of a kind is like all others: its graph is there.
+TEST(DriverCalls, NoStepIsRecordedOnTheWay) {
+  const Counter counter = find_counter();
+  ASSERT_NE(counter.reset, nullptr) << "run this with LD_PRELOAD=libsluice_driver_calls.so";
+  const std::unique_ptr<Engine> engine = open_engine();
+  constexpr int64_t kFewTokens = 3;
+  GenerateParams on_host = tokens(kFewTokens);
+  on_host.sampling.frequency_penalty = 0.5f;  // the host draws
+  for (const size_t num_ids : {1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64}) {
+    expect_only_launches(calls_of_turn(counter, *engine, num_ids, tokens(kFewTokens)), kFewTokens);
+    expect_only_launches(calls_of_turn(counter, *engine, num_ids, on_host), kFewTokens);
+  }
 }
 
 }  // namespace

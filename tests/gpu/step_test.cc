@@ -248,6 +248,151 @@ TEST(GpuSteps, TheRangeFlagIsItsOwnStepsOnly) {
   runner->close(&sequence);
 }
 
+/// All bytes of a session's slot and pages, in use or not.
+std::vector<std::vector<std::byte>> raw_state(const StatePool& state, const Sequence& sequence) {
+  const auto bytes = [&](const auto* from, int64_t count) {
+    const size_t size = static_cast<size_t>(count) * sizeof(*from);
+    return fetch(state.memory(), reinterpret_cast<const std::byte*>(from),
+                 static_cast<int64_t>(size));
+  };
+  const RecurrentLayerView recurrent = state.recurrent_layer(0);
+  const ConvLayerView conv = state.conv_layer(0);
+  const KvLayerView kv = state.kv_layer(0);
+  std::vector<std::vector<std::byte>> raw = {
+      bytes(recurrent.slot(sequence.slot), recurrent.slot_stride),
+      bytes(conv.column(sequence.slot, 0), conv.slot_stride)};
+  for (const int32_t page : sequence.page_table) {
+    raw.push_back(bytes(kv.k_row(page, 0, 0), kv.page_stride));
+  }
+  return raw;
+}
+
+/// Whole steps that a sanitizer sees to their end: of few rows, of more rows and their other kernels, and drawn.
+class GpuShortSteps : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuShortSteps, StayInRange) {
+  const OpTable called = called_ops();
+  const std::unique_ptr<ModelRunner> runner = make_runner(called, 1);
+  const std::vector<int32_t> ids = random_ids(weights().config, 10, GetParam());
+  Sequence sequence = runner->open();
+  RowRun run = runner->state().next_run(sequence, 0, GetParam());
+  run.checkpoint_slot = kNoSlot;
+  const int32_t logit_row = GetParam() - 1;
+  const DrawRequest draw = {.temperature = 0.8f, .top_k = 20};
+  StepInput input = {ids, {&run, 1}, GdnForm::kStep, {&logit_row, 1}};
+  input.draws = {&draw, 1};
+  input.num_defined = static_cast<int32_t>(weights().config.vocab_size);
+  const StepOutput output = runner->forward().forward_rows(input, runner->state());
+  EXPECT_FALSE(output.out_of_range);
+  EXPECT_GE(output.drawn[0], 0);
+  runner->close(&sequence);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, GpuShortSteps, ::testing::Values(1, 3, 16));
+
+/// Two sessions that decode side by side, greedily, each step started from what the one before drew.
+class TwoGreedySessions {
+ public:
+  TwoGreedySessions(const OpTable& ops, std::span<const int32_t> stop_ids)
+      : runner_(make_runner(ops, 2)) {
+    const std::vector<int32_t> ids = random_ids(weights().config, 11, 30);
+    for (Sequence& sequence : sequences_) {
+      sequence = runner_->open();
+      const auto first = &sequence == &sequences_[0] ? size_t{0} : size_t{9};
+      runner_->rows(std::span(ids).subspan(first, 9), &sequence);
+    }
+    draws_[0].stop_ids = stop_ids;
+  }
+  ~TwoGreedySessions() {
+    for (Sequence& sequence : sequences_) runner_->close(&sequence);
+  }
+
+  /// The ids that both draw.
+  std::vector<int32_t> step(std::span<const int32_t> ids) {
+    std::vector<RowRun> runs;
+    for (int32_t s = 0; s < 2; ++s) {
+      runs.push_back(runner_->state().next_run(sequences_[s], s, 1));
+      runs.back().checkpoint_slot = kNoSlot;
+    }
+    const std::vector<int32_t> logit_rows = {0, 1};
+    StepInput input = {ids, runs, GdnForm::kStep, logit_rows};
+    input.draws = draws_;
+    input.num_defined = static_cast<int32_t>(weights().config.vocab_size);
+    input.wants_logits = false;
+    const StepOutput output = runner_->forward().forward_rows(input, runner_->state());
+    for (Sequence& sequence : sequences_) runner_->state().advance(&sequence, 1, false);
+    return {output.drawn.begin(), output.drawn.end()};
+  }
+  std::vector<std::vector<std::byte>> state_of(int s) const {
+    return raw_state(runner_->state(), sequences_[s]);
+  }
+
+ private:
+  std::unique_ptr<ModelRunner> runner_;
+  Sequence sequences_[2];
+  DrawRequest draws_[2];
+};
+
+TEST(GpuSteps, NothingIsRunBehindAStopId) {
+  const std::vector<int32_t> first = {3, 4};
+  const std::vector<int32_t> drawn = {drawn_token(0), drawn_token(1)};
+  for (const OpTable& ops : {recorded_ops(), called_ops(), unpadded_ops()}) {
+    TwoGreedySessions free(ops, {});
+    const std::vector<int32_t> drawn_first = free.step(first);
+    const auto stopped_at = free.state_of(0);
+    const std::vector<int32_t> drawn_second = free.step(drawn);
+    const std::vector<int32_t> drawn_third = free.step(drawn);
+    EXPECT_NE(free.state_of(0), stopped_at);
+    const std::vector<int32_t> stop_ids = {255, drawn_first[0]};
+    TwoGreedySessions stopping(ops, stop_ids);
+    EXPECT_EQ(stopping.step(first), drawn_first);
+    EXPECT_EQ(stopping.step(drawn), (std::vector{kNoToken, drawn_second[1]}));
+    EXPECT_EQ(stopping.step(drawn), (std::vector{kNoToken, drawn_third[1]}));
+    EXPECT_EQ(stopping.state_of(0), stopped_at);
+    EXPECT_EQ(stopping.state_of(1), free.state_of(1));
+  }
+}
+
+TEST(GpuSteps, NothingIsRunBehindADrawThatFailed) {
+  const OpTable recorded = recorded_ops();
+  TwoGreedySessions sessions(recorded, {});
+  sessions.step(std::vector{3, 4});
+  const auto before = sessions.state_of(1);
+  recorded.memory->upload(last_view.drawn + 1, &kNoToken, sizeof(kNoToken));
+  EXPECT_EQ(sessions.step(std::vector{drawn_token(0), drawn_token(1)})[1], kNoToken);
+  EXPECT_EQ(sessions.state_of(1), before);
+}
+
+TEST(GpuSteps, ARehearsalChangesNothingAndIsReplayed) {
+  const OpTable recorded = recorded_ops();
+  const OpTable unrecorded = called_ops();
+  for (const int64_t num_rows : {1, 5, 64}) {
+    const std::unique_ptr<ModelRunner> runner = make_runner(recorded, 1);
+    const std::vector<int32_t> ids = random_ids(weights().config, 12, 30 + num_rows);
+    Sequence sequence = runner->open();
+    runner->rows(std::span(ids).first(30), &sequence);
+    const auto before = raw_state(runner->state(), sequence);
+    num_replayed = 0;
+    runner->forward().rehearse_rows({num_rows, num_rows, false, 0, true}, runner->state());
+    EXPECT_EQ(num_replayed, 0);
+    EXPECT_EQ(raw_state(runner->state(), sequence), before);
+    Fingerprint print;
+    const auto rows = std::span(ids).subspan(30);
+    print.add_rows(*recorded.memory, "step", runner->rows(rows, &sequence));
+    EXPECT_EQ(num_replayed, 1);
+    print.add_state(*runner, sequence);
+    runner->close(&sequence);
+    const std::unique_ptr<ModelRunner> caller = make_runner(unrecorded, 1);
+    Sequence called = caller->open();
+    caller->rows(std::span(ids).first(30), &called);
+    Fingerprint call_print;
+    call_print.add_rows(*recorded.memory, "step", caller->rows(rows, &called));
+    call_print.add_state(*caller, called);
+    EXPECT_EQ(first_difference(print, call_print), "") << num_rows;
+    caller->close(&called);
+  }
+}
+
 /// Chooses the projections for a scope.
 class PortableProjections {
  public:

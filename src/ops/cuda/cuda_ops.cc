@@ -147,7 +147,6 @@ void draw(const DrawArgs& args, OpContext& context) {
   sample.num_rows = static_cast<int32_t>(args.logits.num_rows);
   sample.rows = state.sample_rows();
   sample.drawn = context.step.drawn;
-  sample.host_drawn = state.drawn();
   sample.records = state.sample_records();
   sample.workspace = state.work().sampling;
   SLUICE_CUDA_CHECK(cuda::launch_sample(sample, stream()));
@@ -162,7 +161,7 @@ bool begin_step(const StepRows& rows, OpContext& context) {
 }
 
 void end_step(OpContext& context) {
-  cuda::step_state(context).end();
+  cuda::step_state(context).end(context);
 }
 
 void await_step(OpContext& context) {

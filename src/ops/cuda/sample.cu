@@ -261,8 +261,7 @@ __device__ void write_unsound(const SampleArgs& args, int row, int num_top) {
   const int mine = static_cast<int>(threadIdx.x);
   if (mine < num_top) args.tops[row * kSampleTopMax + mine] = entry_of(0, 0);
   if (mine != 0) return;
-  args.drawn[row] = 0;
-  args.host_drawn[row] = kNoToken;
+  args.drawn[row] = kNoToken;
   args.records[row] = {kNoToken, kNoToken, NAN, NAN, NAN};
 }
 
@@ -285,7 +284,6 @@ __device__ void write_record(const SampleArgs& args, int row, const Top& top, in
   }
   const float margin = top.second == 0 ? INFINITY : value_of(top.key) - value_of(top.second);
   args.drawn[row] = id;
-  args.host_drawn[row] = id;
   args.records[row] = {id, static_cast<int32_t>(top.id), margin, logprob, log_sum};
 }
 

@@ -62,11 +62,9 @@ struct SampleArgs {
   int32_t num_rows;
   /// [num_rows] in device memory, complete before any kernel but the first of the step begins (read ahead of pdl_wait).
   const SampleRow* rows;
-  /// [num_rows] in device memory, for a step that follows without the host. An unsound row gets 0 here, a row the
-  /// embedding has; the host learns it from the record.
+  /// [num_rows] in device memory; kNoToken where a logit is NaN or positive infinity.
   int32_t* drawn;
-  /// Host-mapped, by their device addresses, complete when the step is: [num_rows], [num_rows], [num_rows, kSampleTopMax].
-  int32_t* host_drawn;
+  /// Host-mapped, by their device addresses, complete when the step is: [num_rows], [num_rows, kSampleTopMax].
   SampleRecord* records;
   /// num_top entries a row, by falling logit, lower id first; id kNoToken beyond num_defined. May be null if no row asks.
   SampleTop* tops;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "ops/row_run.h"
 #include "ops/step_view.h"
 
 namespace sluice::cuda {
@@ -17,20 +18,21 @@ namespace sluice::cuda {
 inline constexpr int kGraphRowsMax = 64;
 inline constexpr int kRunsMax = 256;
 /// Steps that may be under way.
-inline constexpr int kBlocks = 4;
+inline constexpr int kBlocks = kStepsAheadMax + 1;
 /// Pages that are copied without asking how many there are: the table of a session of 64 thousand tokens.
 inline constexpr int kEagerPages = 256;
 
 /// Where a block's arrays lie, in bytes from its start; alike on both sides. It starts with the number of pages.
 struct BlockLayout {
-  int64_t rows, runs, logit_rows, draws, pages, size;
+  int64_t rows, runs, logit_rows, draws, stop_ids, pages, size;
 };
 
-/// What the device tells the host, in mapped memory. Counts of steps.
+/// What the device tells the host, in mapped memory. Counts of steps; what a step n left at n % kBlocks.
 struct StepReport {
   int64_t num_opened;             // their mapped blocks have been read
   int64_t num_closed;             // their results are in shared memory
-  int32_t out_of_range[kBlocks];  // range_flag of step n at n % kBlocks
+  int32_t out_of_range[kBlocks];  // range_flag
+  int32_t drawn[kBlocks][kDrawnMax];
 };
 
 struct StepDevice {
@@ -43,9 +45,10 @@ struct StepDevice {
   StepReport* report;  // mapped
 };
 
-/// The step's first kernel: nothing else of the step may begin before it has ended.
+/// The step's first kernel: nothing else of the step may begin before it has ended. A drawn token behind which nothing is run makes its run
+/// padding here.
 cudaError_t launch_open_step(const StepDevice& device, const StepView& view, cudaStream_t stream);
 /// The last: it begins when everything before it has ended.
-cudaError_t launch_close_step(const StepDevice& device, cudaStream_t stream);
+cudaError_t launch_close_step(const StepDevice& device, const StepView& view, cudaStream_t stream);
 
 }  // namespace sluice::cuda

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <utility>
 
 #include "ops/cuda/device.h"
 
@@ -27,7 +28,8 @@ BlockLayout make_layout(int64_t rows_max, int64_t pages_max) {
   layout.runs = layout.rows + bytes_of<DeviceRow>(rows_max);
   layout.logit_rows = layout.runs + bytes_of<DeviceRun>(kRunsMax);
   layout.draws = layout.logit_rows + bytes_of<int32_t>(rows_max);
-  layout.pages = layout.draws + bytes_of<SampleRow>(rows_max);
+  layout.stop_ids = layout.draws + bytes_of<SampleRow>(rows_max);
+  layout.pages = layout.stop_ids + bytes_of<int32_t>(kDrawnMax * kStopIdsMax);
   layout.size = layout.pages + bytes_of<int32_t>(pages_max);
   return layout;
 }
@@ -74,11 +76,9 @@ Result<std::unique_ptr<BackendState>> StepState::open(const OpDims& dims) {
   const auto size = static_cast<size_t>(device.layout.size);
   const auto report_bytes = static_cast<size_t>(bytes_of<StepReport>(1));
   const auto record_bytes = static_cast<size_t>(bytes_of<SampleRecord>(kSampleRowsMax));
-  const auto host_drawn_bytes = static_cast<size_t>(bytes_of<int32_t>(kSampleRowsMax));
-  SLUICE_ASSIGN_OR_RETURN(
-      state->mapped_,
-      device_memory().allocate(kBlocks * size + report_bytes + record_bytes + host_drawn_bytes,
-                               "step blocks", MemoryKind::kShared));
+  SLUICE_ASSIGN_OR_RETURN(state->mapped_,
+                          device_memory().allocate(kBlocks * size + report_bytes + record_bytes,
+                                                   "step blocks", MemoryKind::kShared));
   const auto drawn_bytes = static_cast<size_t>(bytes_of<int32_t>(state->rows_max_));
   SLUICE_ASSIGN_OR_RETURN(state->device_buffer_,
                           device_memory().allocate(size + drawn_bytes + kCountsBytes, "step block",
@@ -88,7 +88,6 @@ Result<std::unique_ptr<BackendState>> StepState::open(const OpDims& dims) {
   device.mapped = mapped;  // one address space: the device's address is the host's
   device.report = reinterpret_cast<StepReport*>(mapped + kBlocks * size);
   state->records_ = reinterpret_cast<SampleRecord*>(mapped + kBlocks * size + report_bytes);
-  state->drawn_ = reinterpret_cast<int32_t*>(mapped + kBlocks * size + report_bytes + record_bytes);
   device.block = own;
   device.drawn = reinterpret_cast<int32_t*>(own + size);
   device.num_opened = reinterpret_cast<int64_t*>(own + size + drawn_bytes);
@@ -147,6 +146,13 @@ void StepState::write_block(const StepRows& step, int num_runs) {
   auto* draws = reinterpret_cast<SampleRow*>(block + layout.draws);
   std::transform(step.draws.begin(), step.draws.end(), draws, sample_row);
   std::fill(draws + step.draws.size(), draws + step.num_logit_rows, SampleRow{});
+  auto* stop_ids = reinterpret_cast<int32_t*>(block + layout.stop_ids);
+  for (const DrawRequest& request : step.draws) {
+    SLUICE_CHECK_LE(request.stop_ids.size(), kStopIdsMax);
+    std::copy(request.stop_ids.begin(), request.stop_ids.end(), stop_ids);
+    std::fill(stop_ids + request.stop_ids.size(), stop_ids + kStopIdsMax, kNoToken);
+    stop_ids += kStopIdsMax;
+  }
   *reinterpret_cast<int32_t*>(block) = page;
 }
 
@@ -164,22 +170,20 @@ bool StepState::begin(const StepRows& rows, OpContext& context) {
   SLUICE_CHECK_LE(rows.num_rows, rows_max_);
   SLUICE_CHECK_LE(rows.num_logit_rows, rows_max_);
   SLUICE_CHECK_LE(static_cast<int64_t>(rows.runs.size()), kRunsMax);
-  SLUICE_CHECK(mode_ != Mode::kRecording);
-  await_count(report_->num_opened, num_begun_ + 1 - kBlocks);
-  context.step = view_of(rows);
-  context.is_prefill = rows.is_prefill && work_.has_prefill();
-  context.step_number = num_begun_;
-  write_block(rows, context.step.num_runs);
-  ++num_begun_;
-  const cudaStream_t stream = device().stream;
+  SLUICE_CHECK(mode_ == Mode::kCalled || mode_ == Mode::kReplayed);
   const bool is_recorded = rows.key.kind != StepKey::Kind::kNone && rows.num_rows <= kGraphRowsMax;
   const Graph* graph = is_recorded ? find_graph(rows) : nullptr;
+  mode_ = Mode::kReplayed;
+  if (rows.is_rehearsal && (!is_recorded || graph != nullptr)) return true;
+  context.step = view_of(rows);
+  context.is_prefill = rows.is_prefill && work_.has_prefill();
+  if (!rows.is_rehearsal) bring_rows(rows, context);
+  const cudaStream_t stream = device().stream;
   if (graph != nullptr) {
-    mode_ = Mode::kReplayed;
     SLUICE_CUDA_CHECK(cudaGraphLaunch(graph->exec, stream));
     return true;
   }
-  mode_ = is_recorded ? Mode::kRecording : Mode::kCalled;
+  mode_ = !is_recorded ? Mode::kCalled : rows.is_rehearsal ? Mode::kRehearsed : Mode::kRecorded;
   if (is_recorded) {
     recording_ = {rows.key, rows.num_rows, rows.num_logit_rows, nullptr};
     SLUICE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
@@ -188,23 +192,32 @@ bool StepState::begin(const StepRows& rows, OpContext& context) {
   return false;
 }
 
-void StepState::end() {
-  if (mode_ == Mode::kReplayed) return;
+void StepState::bring_rows(const StepRows& rows, OpContext& context) {
+  await_count(report_->num_opened, num_begun_ + 1 - kBlocks);
+  context.step_number = num_begun_;
+  write_block(rows, context.step.num_runs);
+  ++num_begun_;
+}
+
+void StepState::end(const OpContext& context) {
+  const Mode mode = std::exchange(mode_, Mode::kCalled);
+  if (mode == Mode::kReplayed) return;
   const cudaStream_t stream = device().stream;
-  SLUICE_CUDA_CHECK(launch_close_step(device_, stream));
-  if (mode_ != Mode::kRecording) return;
-  mode_ = Mode::kCalled;
+  SLUICE_CUDA_CHECK(launch_close_step(device_, context.step, stream));
+  if (mode == Mode::kCalled) return;
   cudaGraph_t graph = nullptr;
   SLUICE_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
   SLUICE_CUDA_CHECK(cudaGraphInstantiate(&recording_.exec, graph, 0));
   SLUICE_CUDA_CHECK(cudaGraphDestroy(graph));
   graphs_.push_back(recording_);
-  SLUICE_CUDA_CHECK(cudaGraphLaunch(recording_.exec, stream));
+  // Its first launch shall find it on the device.
+  SLUICE_CUDA_CHECK(mode == Mode::kRehearsed ? cudaGraphUpload(recording_.exec, stream)
+                                             : cudaGraphLaunch(recording_.exec, stream));
 }
 
 void StepState::await(OpContext& context) const {
   await_count(report_->num_closed, context.step_number + 1);
-  context.drawn = drawn_;
+  context.drawn = report_->drawn[context.step_number % kBlocks];
   context.out_of_range = report_->out_of_range[context.step_number % kBlocks] != 0;
   if (context.out_of_range) work_.clear_operands();
 }

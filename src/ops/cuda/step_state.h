@@ -18,7 +18,7 @@ class StepState : public BackendState {
 
   /// As OpTable says.
   bool begin(const StepRows& rows, OpContext& context);
-  void end();
+  void end(const OpContext& context);
   void await(OpContext& context) const;
   const WorkMemory& work() const { return work_; }
   /// Of the step's draws: how, on the device; and what came of them, in mapped memory.
@@ -26,7 +26,6 @@ class StepState : public BackendState {
     return reinterpret_cast<const SampleRow*>(device_.block + device_.layout.draws);
   }
   SampleRecord* sample_records() const { return records_; }
-  int32_t* drawn() const { return drawn_; }
 
  private:
   /// A step's calls: those of one key, with as many rows.
@@ -36,10 +35,11 @@ class StepState : public BackendState {
     int64_t num_logit_rows;
     cudaGraphExec_t exec;
   };
-  /// What end() has to do.
-  enum class Mode { kCalled, kRecording, kReplayed };
+  /// How the step under way is made; kRehearsed: recorded, and not run.
+  enum class Mode { kCalled, kRecorded, kRehearsed, kReplayed };
 
   StepState() = default;
+  void bring_rows(const StepRows& rows, OpContext& context);
   void write_block(const StepRows& rows, int num_runs);
   StepView view_of(const StepRows& rows) const;
   const Graph* find_graph(const StepRows& rows) const;
@@ -53,7 +53,6 @@ class StepState : public BackendState {
   StepDevice device_ = {};
   StepReport* report_ = nullptr;
   SampleRecord* records_ = nullptr;
-  int32_t* drawn_ = nullptr;
   int64_t num_begun_ = 0;
   std::vector<Graph> graphs_;
   Graph recording_ = {};
