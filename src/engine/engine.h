@@ -123,8 +123,9 @@ class Session {
 
   /// Prefills what is pending and draws tokens until a stop. `on_token` sees each token once it is recorded and
   /// the state stands at the token before it; it may return false to cancel. The last token's state follows
-  /// with the next call.
-  /// Pre: something has been appended.
+  /// with the next call; where a backend draws, a cancelled one's may have followed already.
+  /// Pre: something has been appended. A turn that has ended may be gone on with as it is, a cancelled one with the same sampling: else
+  /// kInvalidArgument.
   Result<GenerateResult> generate(const GenerateParams& params,
                                   const std::function<bool(const TokenEvent&)>& on_token);
 

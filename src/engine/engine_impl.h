@@ -40,10 +40,18 @@ struct Engine::Impl {
   int32_t num_defined_ids() const;
 };
 
+/// A draw whose step was under way when its turn was cancelled.
+struct DrawnAhead {
+  DrawRequest request;
+  int32_t id = kNoToken;
+};
+
 struct Session::Impl {
   Engine::Impl* engine = nullptr;
   Sequence sequence;
   std::vector<int32_t> ids;
+  /// Set only while the state stands behind all ids: what comes next if nothing else is appended.
+  std::optional<DrawnAhead> drawn_ahead;
   /// Why the state can no longer be trusted; ok while it can.
   Status lost;
 };

@@ -15,6 +15,12 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+/// Equal in all that decides which token is drawn.
+bool is_same_draw(const DrawRequest& a, const DrawRequest& b) {
+  return a.temperature == b.temperature && a.top_k == b.top_k && a.top_p == b.top_p &&
+         a.log_min_p == b.log_min_p && a.seed == b.seed && a.position == b.position;
+}
+
 /// Turns drawn ids into text events: whole code points, stop strings held back.
 class TextPublisher {
  public:
@@ -50,6 +56,10 @@ class TextPublisher {
 };
 
 /// One call of generate(): draws until a stop.
+///
+/// Where the backend draws and tells stop ids itself (DrawRequest), the step of a token is started before the token before it is
+/// published, and the one behind that before the host has seen the token: the device does not wait for the host. A step behind a stop id
+/// is not run there, none is started behind the last token allowed, and stop strings, which only the host can tell, wait for it.
 class Generation {
  public:
   Generation(Engine::Impl& engine, Session::Impl& session, const GenerateParams& params,
@@ -62,6 +72,9 @@ class Generation {
     counts_.add_prompt(session.ids);
     if (!params.ignore_model_stops) stop_ids_ = engine.model.stop_token_ids;
     stop_ids_.insert(stop_ids_.end(), params.stop_ids.begin(), params.stop_ids.end());
+    draws_on_backend_ = engine.forward->can_draw() && can_be_drawn_by_backend(params.sampling);
+    runs_ahead_ =
+        draws_on_backend_ && params.stop_strings.empty() && stop_ids_.size() <= kStopIdsMax;
   }
 
   Result<GenerateResult> run() {
@@ -69,30 +82,45 @@ class Generation {
     result_.num_prompt_tokens =
         static_cast<int64_t>(session_.ids.size()) - session_.sequence.position;
     StepOutput output;
-    SLUICE_ASSIGN_OR_RETURN(const bool is_prefilled, prefill_all(&output));
-    if (!is_prefilled) {
+    SLUICE_ASSIGN_OR_RETURN(const bool has_output, first_output(&output));
+    if (!has_output) {
       result_.reason = FinishReason::kCancelled;
       return result_;
     }
     Clock::time_point first_token;
     for (;;) {
-      SLUICE_ASSIGN_OR_RETURN(const int32_t id, draw(output));
+      const Result<int32_t> id = draw(output);
+      if (!id.ok()) return end_with(id.status());
       if (result_.num_generated_tokens == 1) first_token = Clock::now();
-      if (is_finished(id)) break;
-      output = decode_step(*engine_.forward, *engine_.state, id, engine_.backend.prefill_form,
-                           &session_.sequence, next_draw());
-      SLUICE_RETURN_IF_ERROR(check_range(output));
+      if (!step_of_newest_ && !is_stop(*id) && is_wanted(0)) step_of_newest_ = start_step(*id, 0);
+      if (is_finished(*id)) break;
+      SLUICE_RETURN_IF_ERROR(run_step(*id, &output));
     }
     result_.ttft_s = seconds_between(start, first_token);
     result_.decode_s = seconds_between(first_token, Clock::now());
+    close_turn();
     return result_;
   }
 
  private:
-  /// False when it was cancelled on the way.
+  /// What the first token is drawn from. False when it was cancelled on the way.
+  Result<bool> first_output(StepOutput* output) {
+    const bool is_pending = static_cast<int64_t>(session_.ids.size()) > session_.sequence.position;
+    if (is_pending) return prefill_all(output);
+    SLUICE_CHECK(session_.drawn_ahead.has_value());
+    if (!draws_on_backend_ || !is_same_draw(*next_draw(0).request, session_.drawn_ahead->request)) {
+      return invalid_argument(
+          "a cancelled turn goes on with the same sampling parameters only; append ids first");
+    }
+    first_drawn_ = session_.drawn_ahead->id;
+    session_.drawn_ahead.reset();
+    output->drawn = {&first_drawn_, 1};
+    return true;
+  }
+
   Result<bool> prefill_all(StepOutput* output) {
     const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max,
-                                    next_draw()};
+                                    next_draw(0)};
     for (;;) {
       const bool is_last = prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
                                         &session_.sequence, output);
@@ -100,6 +128,53 @@ class Generation {
       if (is_last) return true;
       if (params_.cancelled && params_.cancelled()) return false;
     }
+  }
+
+  /// The step of the newest token, `id`, and whatever it draws; the step behind it is under way when it returns, if that may be.
+  Status run_step(int32_t id, StepOutput* output) {
+    PendingStep step = step_of_newest_ ? *step_of_newest_ : start_step(id, 0);
+    step_of_newest_.reset();
+    commit_decode_step(*engine_.state, engine_.backend.prefill_form, &session_.sequence);
+    if (is_wanted(1)) step_of_newest_ = start_step(drawn_token(0), 1);
+    *output = engine_.forward->finish(std::move(step));
+    const Status status = check_range(*output);
+    return status.ok() ? status : end_with(status);
+  }
+
+  /// `num_unseen`: tokens that are not recorded yet.
+  PendingStep start_step(int32_t token_id, int64_t num_unseen) {
+    return start_decode_step(*engine_.forward, *engine_.state, token_id, session_.sequence,
+                             next_draw(num_unseen));
+  }
+
+  /// May a step be started ahead, whose token only a stop id can make the last?
+  bool is_wanted(int64_t num_unseen) {
+    if (!runs_ahead_) return false;
+    const int64_t num_tokens = result_.num_generated_tokens + num_unseen;
+    if (params_.max_tokens > 0 && num_tokens >= params_.max_tokens) return false;
+    return has_room(num_unseen);
+  }
+
+  bool is_stop(int32_t id) const {
+    return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end();
+  }
+
+  /// A step that was started ahead of an error: of no use, but it must be over.
+  Status end_with(const Status& status) {
+    if (step_of_newest_) engine_.forward->finish(*step_of_newest_);
+    return status;
+  }
+
+  /// The turn has ended. If a step of its last token is under way, either the token is a stop id and nothing was run, or
+  /// the turn was cancelled: then the state has followed.
+  void close_turn() {
+    if (!step_of_newest_) return;
+    const StepOutput output = engine_.forward->finish(*step_of_newest_);
+    if (is_stop(session_.ids.back())) return;
+    commit_decode_step(*engine_.state, engine_.backend.prefill_form, &session_.sequence);
+    if (!check_range(output).ok()) return;  // the next call tells
+    session_.drawn_ahead = {request_, output.drawn[0]};
+    session_.drawn_ahead->request.stop_ids = {};
   }
 
   /// Whatever the step computed is in the session's state by now: the session is lost with it.
@@ -112,10 +187,11 @@ class Generation {
     return session_.lost;
   }
 
-  /// What the backend shall draw behind all ids so far, where it can.
-  StepDraw next_draw() {
-    if (!engine_.forward->can_draw() || !can_be_drawn_by_backend(params_.sampling)) return {};
-    request_ = draw_request(params_.sampling, static_cast<int64_t>(session_.ids.size()));
+  /// What the backend shall draw behind all ids and `num_unseen` more, where it can.
+  StepDraw next_draw(int64_t num_unseen) {
+    if (!draws_on_backend_) return {};
+    request_ = draw_request(params_.sampling, num_ids() + num_unseen);
+    if (runs_ahead_) request_.stop_ids = stop_ids_;
     return {&request_, engine_.num_defined_ids()};
   }
 
@@ -148,7 +224,7 @@ class Generation {
     if (!reason.has_value()) {
       if (params_.max_tokens > 0 && result_.num_generated_tokens >= params_.max_tokens) {
         reason = FinishReason::kLength;
-      } else if (!has_room()) {
+      } else if (!has_room(0)) {
         reason = FinishReason::kContextFull;
       }
     }
@@ -161,7 +237,7 @@ class Generation {
 
   /// The stop reason that the token itself gives. A stop token has no text.
   std::optional<FinishReason> publish_text(int32_t id) {
-    if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
+    if (is_stop(id)) {
       event_.is_control = true;
       return FinishReason::kStopToken;
     }
@@ -170,10 +246,11 @@ class Generation {
   }
 
   /// A further step needs one position in the pages.
-  bool has_room() {
-    return engine_.state->reserve(&session_.sequence, static_cast<int64_t>(session_.ids.size()))
-        .ok();
+  bool has_room(int64_t num_unseen) {
+    return engine_.state->reserve(&session_.sequence, num_ids() + num_unseen).ok();
   }
+
+  int64_t num_ids() const { return static_cast<int64_t>(session_.ids.size()); }
 
   Engine::Impl& engine_;
   Session::Impl& session_;
@@ -181,6 +258,11 @@ class Generation {
   TextPublisher publisher_;
   const std::function<bool(const TokenEvent&)>& on_token_;
   std::vector<int32_t> stop_ids_;
+  bool draws_on_backend_ = false;
+  bool runs_ahead_ = false;
+  /// The newest token's step, if it is under way ahead of its time.
+  std::optional<PendingStep> step_of_newest_;
+  int32_t first_drawn_ = kNoToken;
   TokenCounts counts_;
   DrawRequest request_;
   TokenEvent event_;
@@ -207,6 +289,7 @@ Status Session::append(std::span<const int32_t> ids) {
   const auto total = static_cast<int64_t>(impl_->ids.size() + ids.size());
   SLUICE_RETURN_IF_ERROR(impl_->engine->state->reserve(&impl_->sequence, total));
   impl_->ids.insert(impl_->ids.end(), ids.begin(), ids.end());
+  if (!ids.empty()) impl_->drawn_ahead.reset();
   return Status();
 }
 
@@ -222,7 +305,7 @@ Result<GenerateResult> Session::generate(const GenerateParams& params,
   }
   SLUICE_ASSIGN_OR_RETURN(StopStringMatcher matcher,
                           StopStringMatcher::create(params.stop_strings));
-  if (static_cast<int64_t>(impl_->ids.size()) == impl_->sequence.position) {
+  if (static_cast<int64_t>(impl_->ids.size()) == impl_->sequence.position && !impl_->drawn_ahead) {
     return invalid_argument("nothing to generate from: append ids first");
   }
   // After a context that filled up the last drawn id may lack its place.
