@@ -10,11 +10,6 @@
 namespace sluice {
 namespace {
 
-Result<Backend> backend_named(const std::string& name) {
-  if (name == "cuda") return choose_backend("cuda", "");
-  return choose_backend("cpu", name);
-}
-
 Result<std::vector<int32_t>> ids_to_run(const DiffCommandOptions& options,
                                         const ModelConfig& config) {
   if (!options.ids.empty()) return parse_ids(options.ids);

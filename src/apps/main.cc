@@ -292,6 +292,8 @@ void add_verify(CLI::App* app, VerifyCommandOptions* options, Main* main) {
                       "Folder of the oracle's recorded values for this checkpoint");
   command->add_option("--max-ids", options->num_ids_max, "Leave longer recorded prompts out")
       ->check(in_range<int64_t>(1, kTokensMax));
+  command->add_option("--against", options->against,
+                      "Compare top-1 with a second backend: cpu, cuda, or as --isa");
   command->add_option("--cuts", options->num_cuts, "Random cuts of a prompt to compare")
       ->check(in_range(1, 100000))
       ->capture_default_str();

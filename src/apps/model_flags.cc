@@ -67,6 +67,11 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelFlags& flags, bool ids_on
   return engine;
 }
 
+Result<Backend> backend_named(const std::string& name) {
+  if (name == "cuda" || name == "cpu") return choose_backend(name, "");
+  return choose_backend("cpu", name);
+}
+
 SamplingParams sampling_params(const SamplingFlags& flags, const ModelFlags& model,
                                const GenerationConfig& defaults) {
   SamplingParams params;

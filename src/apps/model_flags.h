@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/backend.h"
 #include "engine/engine.h"
 
 namespace sluice {
@@ -40,6 +41,9 @@ Result<Path> model_dir(const ModelFlags& flags);
 /// Loads the model and tells what the loader noticed on standard error. With `ids_only` it needs
 /// neither tokenizer nor template.
 Result<std::unique_ptr<Engine>> open_engine(const ModelFlags& flags, bool ids_only);
+
+/// "cuda", "cpu" or one of its instruction sets, "ref".
+Result<Backend> backend_named(const std::string& name);
 
 SamplingParams sampling_params(const SamplingFlags& flags, const ModelFlags& model,
                                const GenerationConfig& defaults);

@@ -62,6 +62,10 @@ Result<bool> verify(const VerifyCommandOptions& options) {
   checks.num_ids_max = options.num_ids_max;
   checks.num_cuts = options.num_cuts;
   checks.seed = options.seed;
+  if (!options.against.empty()) {
+    if (!golden) return invalid_argument("--against compares on a golden's prompts; give --golden");
+    SLUICE_ASSIGN_OR_RETURN(checks.against, backend_named(options.against));
+  }
   SLUICE_ASSIGN_OR_RETURN(
       const VerifyReport report,
       verify_model(model.weights, backend, golden ? &*golden : nullptr, checks));

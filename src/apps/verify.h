@@ -14,6 +14,7 @@ struct VerifyCommandOptions {
   int64_t num_ids_max = 0;  // longer cases are left out; 0: none
   int num_cuts = 12;
   uint64_t seed = 1;
+  std::string against;  // a second backend by name, as diff's; "": none
 };
 /// Prints a table. Exit code 0 only when every check passed.
 int run_verify(const VerifyCommandOptions& options);

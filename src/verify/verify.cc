@@ -4,6 +4,7 @@
 
 #include "engine/placed_weights.h"
 #include "verify/accuracy.h"
+#include "verify/agreement.h"
 #include "verify/op_check.h"
 #include "verify/recurrence.h"
 
@@ -36,9 +37,9 @@ int64_t longest_session(const Golden& golden) {
   return static_cast<int64_t>(longest);
 }
 
-Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
-                            const Golden& golden, const VerifyOptions& options,
-                            VerifyReport* report) {
+Status check_against_oracle(const ModelWeights& host_weights, const ModelWeights& weights,
+                            const Backend& backend, const Golden& golden,
+                            const VerifyOptions& options, VerifyReport* report) {
   SLUICE_ASSIGN_OR_RETURN(const Envelope envelope, make_envelope(golden));
   RunnerLimits limits;
   limits.num_threads = options.num_threads;
@@ -46,6 +47,13 @@ Status check_against_oracle(const ModelWeights& weights, const Backend& backend,
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> runner,
                           ModelRunner::create(weights, backend, limits));
   check_accuracy(*runner, golden, envelope, options.num_ids_max, report);
+  if (options.against) {
+    SLUICE_ASSIGN_OR_RETURN(const PlacedWeights placed,
+                            PlacedWeights::create(host_weights, *options.against->ops, nullptr));
+    SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRunner> other,
+                            ModelRunner::create(placed.weights(), *options.against, limits));
+    check_agreement(*runner, *other, golden, envelope, options.num_ids_max, report);
+  }
   report->checks.push_back(runner->range_check("all cases"));
   return check_ops(weights, backend, golden.ops, options.num_threads, report);
 }
@@ -59,7 +67,8 @@ Result<VerifyReport> verify_model(const ModelWeights& host_weights, const Backen
                           PlacedWeights::create(host_weights, *backend.ops, nullptr));
   const ModelWeights& weights = placed.weights();
   if (golden != nullptr) {
-    SLUICE_RETURN_IF_ERROR(check_against_oracle(weights, backend, *golden, options, &report));
+    SLUICE_RETURN_IF_ERROR(
+        check_against_oracle(host_weights, weights, backend, *golden, options, &report));
   }
   SLUICE_RETURN_IF_ERROR(check_recurrence(weights.config, backend, options.num_threads, &report));
   if (!options.identity) return report;

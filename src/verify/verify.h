@@ -1,6 +1,8 @@
 #pragma once
 // Is this model on this backend right? Against the oracle where there is a golden, against itself always.
 
+#include <optional>
+
 #include "verify/golden.h"
 #include "verify/identity.h"
 #include "verify/report.h"
@@ -17,6 +19,8 @@ struct VerifyOptions {
   /// Of the bit-identity runs: several chunks of 64, more than one KV page, short enough for a slow backend.
   int64_t num_identity_ids = 300;
   uint64_t seed = 1;
+  /// With a golden: another backend whose top-1 must be the same where it is not in doubt.
+  std::optional<Backend> against;
 };
 
 /// Accuracy (with `golden`), the recurrence against fp64, and the bit-identity battery. `golden` may be null.

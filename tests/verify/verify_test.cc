@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -109,6 +110,28 @@ TEST(Verify, EveryFaultIsRejectedAndEveryCheckRejectsAFault) {
   for (const Check& check : right.checks) {
     EXPECT_TRUE(failed.contains(check.name)) << check.name << " rejected nothing";
   }
+}
+
+/// A second backend, and one with a wrong op: there the best ids part where neither is in doubt.
+TEST(Verify, ASecondBackendAgreesAndAWrongOneDoesNot) {
+  const auto agreement_of = [](const Backend& backend) {
+    VerifyOptions options;
+    options.num_ids_max = kShortIds;
+    options.identity = false;
+    options.against = choose_backend("cpu", "ref").value();
+    const Golden recorded = short_golden();
+    const VerifyReport report = *verify_model(model().weights, backend, &recorded, options);
+    const auto found = std::ranges::find(report.checks, "two backends", &Check::name);
+    EXPECT_NE(found, report.checks.end());
+    return *found;
+  };
+  const Check right = agreement_of(best_backend());
+  EXPECT_TRUE(right.passed) << right.value << " against " << right.limit;
+  EditedModel wrong(model().weights, best_backend());
+  const auto fault = std::ranges::find(testing::faults(), "KV off by one position", &Fault::name);
+  ASSERT_NE(fault, testing::faults().end());
+  fault->apply(wrong);
+  EXPECT_FALSE(agreement_of(wrong.backend()).passed);
 }
 
 }  // namespace
