@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "apps/bench/statistics.h"
+#include "decode/rehearsal.h"
 
 namespace sluice {
 namespace {
@@ -109,6 +110,14 @@ std::vector<double> StepRunner::wall_intervals_us(int num_steps, size_t num_ahea
     intervals.push_back(std::chrono::duration<double, std::micro>(ends[i] - ends[i - 1]).count());
   }
   return intervals;
+}
+
+double StepRunner::rehearsal_ms() {
+  const auto start = std::chrono::steady_clock::now();
+  rehearse_steps(model_->forward(), model_->state(), GdnForm::kStep, kRowsMax,
+                 static_cast<int32_t>(model_->config().vocab_size));
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  return ms.count();
 }
 
 Result<StepTimes> StepRunner::time(const StepCase& step, int num_steps) {

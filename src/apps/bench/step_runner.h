@@ -33,6 +33,8 @@ class StepRunner {
                                                     std::span<const StepCase> cases, uint64_t seed);
   ~StepRunner();
 
+  /// Milliseconds that recording a session's steps takes, as Engine::open does.
+  double rehearsal_ms();
   Result<StepTimes> time(const StepCase& step, int num_steps);
   Result<CaughtStep> catch_step(const StepCase& step);
   Result<Signature> signature();
