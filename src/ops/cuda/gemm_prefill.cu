@@ -48,31 +48,52 @@ bool encode_weights(const PackedWeight& weight, CUtensorMap* map) {
                 row_bytes, {256, kTileGroups / 2}, CU_TENSOR_MAP_SWIZZLE_NONE, map);
 }
 
+/// Of weights that every tile of tokens reads; those that are read once should not push out what is read again.
+constexpr uint64_t kEvictNormally = 0x1000000000000000;
+/// Rows from which two blocks share token stages.
+constexpr int kClusterRows = 512;
+
 /// The device that a prompt's tiles are split for, whatever it runs on: the split is part of the order of sums.
 constexpr int kPlannedBlocks = 132;
 /// Slots of sums in the workspace, beside a running sum for every block.
 constexpr int kSharedSlotsMax =
     static_cast<int>(kGemmPrefillPartialBytes / (kTileRows * 256 * sizeof(float))) - kPlannedBlocks;
 
-/// Rounds that `tiles` cut into `slices` take, in eighths of a tile; joining slices counts as one.
-int rounds_of(int tiles, int slices) {
-  return (tiles * slices + kPlannedBlocks - 1) / kPlannedBlocks * 8 / slices + (slices > 1 ? 1 : 0);
+/// About how long the last `rest` of num_tiles row tiles take in `slices` each, in 24ths of a tile: rounds of all blocks, joining the slices, and what each slice
+/// costs where many tokens have a block sum it in turn.
+int cost_of(int rest, int num_tiles, int slices) {
+  const int rounds = (rest * slices + kPlannedBlocks - 1) / kPlannedBlocks;
+  return rounds * 24 / slices + (slices > 1 ? 2 + slices * rest / num_tiles : 0);
 }
 
-/// The order of sums: whole row tiles as far as they fill every block evenly, the rest in the slices that end soonest for a tile of tokens.
+/// Most 128-blocks of K for which few row tiles are summed whole: small tiles of tokens fill the device as well, and long prompts need no sums put aside.
+constexpr int kWholeBlocks = 64;
+
+/// The order of sums: whole row tiles as far as they fill every block evenly, the rest in the slices that cost least for one tile of tokens.
 void split_tiles(int num_tiles, PrefillParams* params) {
   const int rest = num_tiles % kPlannedBlocks;
   int slices = 1;
-  for (const int candidate : {3, 8}) {
-    if (candidate > params->num_blocks) continue;
-    if (rounds_of(rest, candidate) < rounds_of(rest, slices)) slices = candidate;
+  if (num_tiles > kPlannedBlocks || params->num_blocks > kWholeBlocks) {
+    for (const int candidate : {3, 4, 8}) {
+      if (candidate > params->num_blocks) continue;
+      if (cost_of(rest, num_tiles, candidate) < cost_of(rest, num_tiles, slices)) {
+        slices = candidate;
+      }
+    }
   }
   params->num_whole_tiles = slices == 1 ? num_tiles : num_tiles - rest;
   params->num_slices = slices;
 }
 
+// What a block needs, in clocks, fitted to one H200 (bench/results/h200/prefill_gemm.md): for a stage of 64 k, for putting aside or taking back the sums of a
+// token, for the tail of tiles whose slices are shared out.
+constexpr float kStageClocks = 233.0f;
+constexpr float kStageTokenClocks = 4.25f;
+constexpr float kSumTokenClocks = 18.0f;
+constexpr float kShareClocks = 6000.0f;
+
 /// Divides the rows into tiles of `tokens`: split tiles in turn for whole rounds, their slices shared out for the rest if that ends sooner. Returns about how long
-/// the launch takes, in rows of a whole tile.
+/// the launch takes, in clocks.
 float plan_tokens(int num_rows, int tokens, int num_tiles, int num_clusters, int num_blocks,
                   PrefillParams* params) {
   const int num_token_tiles = (num_rows + tokens - 1) / tokens;
@@ -80,59 +101,84 @@ float plan_tokens(int num_rows, int tokens, int num_tiles, int num_clusters, int
   const int num_whole = (params->num_whole_tiles + num_blocks - 1) / num_blocks * num_token_tiles;
   const int num_split = (split_tiles + num_blocks - 1) / num_blocks * num_token_tiles;
   const int slices = params->num_slices;
+  const auto width = static_cast<float>(tokens);
+  const auto parts = static_cast<float>(slices);
+  const float tile_time =
+      2.0f * static_cast<float>(params->num_blocks) * (kStageClocks + kStageTokenClocks * width);
+  const float in_turn_time = tile_time + 2.0f * (parts - 1.0f) * kSumTokenClocks * width;
+  const auto rounds_of = [&](int units) {
+    return static_cast<float>((units + num_clusters - 1) / num_clusters);
+  };
   const int left = (num_whole + num_split) % num_clusters;
   const int shared = left < num_split ? left : num_split;
-  const int rounds = (shared * slices + num_clusters - 1) / num_clusters;
-  const float shared_time = static_cast<float>(rounds) / static_cast<float>(slices) + 0.05f;
+  const float shared_time =
+      rounds_of(shared * slices) * (tile_time / parts + kSumTokenClocks * width) + kShareClocks;
   const bool shares = slices > 1 && shared > 0 && shared * num_blocks * slices <= kSharedSlotsMax &&
                       2 * shared * num_blocks <= kGemmTickets &&
-                      (left > shared || shared_time < 1.0f);
+                      (left > shared || shared_time < in_turn_time);
   params->num_token_tiles = num_token_tiles;
   params->num_shared = shares ? shared : 0;
   params->num_in_turn = num_split - params->num_shared;
   params->num_units = params->num_shared * slices + params->num_in_turn + num_whole;
-  const int full = num_whole + params->num_in_turn;
-  const float time =
-      static_cast<float>((full + num_clusters - 1) / num_clusters) + (shares ? shared_time : 0.0f);
-  constexpr float kTileCost = 20.0f;  // of a tile, in rows: what does not depend on its rows
-  return time * (static_cast<float>(tokens) + kTileCost);
+  const float full_time = num_whole >= params->num_in_turn ? tile_time : in_turn_time;
+  return rounds_of(num_whole + params->num_in_turn) * full_time + (shares ? shared_time : 0.0f);
 }
 
-struct Device {
-  int num_multiprocessors;
-};
-
-cudaError_t find_device(Device* device) {
+cudaError_t count_multiprocessors(int* count) {
   int id = 0;
   const cudaError_t status = cudaGetDevice(&id);
   if (status != cudaSuccess) return status;
-  return cudaDeviceGetAttribute(&device->num_multiprocessors, cudaDevAttrMultiProcessorCount, id);
+  return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, id);
 }
 
-/// A kernel of one tile: how many clusters of it run at once, and its launch.
+/// A kernel of one tile.
 template <int kTokens, int kBlocks>
 struct PrefillKernel {
-  static cudaError_t launch(const Gemm& gemm, int num_clusters, PrefillParams* params,
-                            cudaStream_t stream) {
-    if (!encode_tokens(gemm, kTokens / kBlocks, &params->x)) return cudaErrorInvalidValue;
-    const int shared_bytes = PrefillShape<kTokens, kBlocks>::kSharedBytes;
-    const cudaError_t status =
-        cudaFuncSetAttribute(gemm_prefill_kernel<kTokens, kBlocks>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-    if (status != cudaSuccess) return status;
-    cudaLaunchAttribute attributes[2];
+  static constexpr int kSharedBytes = PrefillShape<kTokens, kBlocks>::kSharedBytes;
+
+  static cudaLaunchConfig_t config_of(int num_clusters, cudaLaunchAttribute (&attributes)[2],
+                                      cudaStream_t stream) {
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim = {kBlocks, 1, 1};
     cudaLaunchConfig_t config = {};
-    const int clusters = params->num_units < num_clusters ? params->num_units : num_clusters;
-    config.gridDim = dim3(static_cast<unsigned>(clusters * kBlocks));
+    config.gridDim = dim3(static_cast<unsigned>(num_clusters * kBlocks));
     config.blockDim = dim3(kPrefillThreads);
-    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    config.dynamicSmemBytes = static_cast<size_t>(kSharedBytes);
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = kBlocks == 1 ? 1 : 2;
+    return config;
+  }
+
+  /// Makes the kernel ready and counts the clusters of it that run at once.
+  static cudaError_t prepare(int num_multiprocessors, int* num_clusters) {
+    const cudaError_t status =
+        cudaFuncSetAttribute(gemm_prefill_kernel<kTokens, kBlocks>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+    *num_clusters = num_multiprocessors / kBlocks;
+    if (status != cudaSuccess || kBlocks == 1) return status;
+    cudaLaunchAttribute attributes[2];
+    cudaLaunchConfig_t config = config_of(*num_clusters, attributes, nullptr);
+    config.attrs = &attributes[1];
+    config.numAttrs = 1;
+    return cudaOccupancyMaxActiveClusters(num_clusters, gemm_prefill_kernel<kTokens, kBlocks>,
+                                          &config);
+  }
+
+  static cudaError_t launch(const Gemm& gemm, int num_tiles, int num_multiprocessors,
+                            PrefillParams* params, cudaStream_t stream) {
+    static int num_clusters = 0;  // asked once: launches are recorded, and devices alike
+    static const cudaError_t status = prepare(num_multiprocessors, &num_clusters);
+    if (status != cudaSuccess) return status;
+    if (num_clusters < 1) return cudaErrorNotSupported;
+    if (!encode_tokens(gemm, kTokens / kBlocks, &params->x)) return cudaErrorInvalidValue;
+    plan_tokens(gemm.num_rows, kTokens, num_tiles, num_clusters, kBlocks, params);
+    params->weights_hint = params->num_token_tiles == 1 ? kEvictFirst : kEvictNormally;
+    cudaLaunchAttribute attributes[2];
+    const cudaLaunchConfig_t config = config_of(
+        params->num_units < num_clusters ? params->num_units : num_clusters, attributes, stream);
     return cudaLaunchKernelEx(&config, gemm_prefill_kernel<kTokens, kBlocks>, *params);
   }
 };
@@ -189,49 +235,62 @@ bool well_formed(const Gemm& gemm) {
          (gate.scales == nullptr) == (up.scales == nullptr);
 }
 
-/// Keeps weights that every tile of tokens reads; those that are read once should not push out what is read again.
-constexpr uint64_t kEvictNormally = 0x1000000000000000;
+/// The tile that ends soonest.
+PrefillTile choose_tile(int num_rows, int num_tiles, int num_multiprocessors,
+                        PrefillParams* params) {
+  PrefillTile best = {};
+  float best_time = 0.0f;
+  for (const int tokens : {32, 64, 88, 128, 176, 208, 256}) {
+    const float time = plan_tokens(num_rows, tokens, num_tiles, num_multiprocessors, 1, params);
+    if (best.tokens != 0 && time >= best_time) continue;
+    best = {tokens, 1};
+    best_time = time;
+  }
+  if (best.tokens == 256 && num_rows >= kClusterRows) best.blocks = 2;
+  return best;
+}
 
-cudaError_t launch_planned(const Gemm& gemm, int tokens, int num_tiles, int num_multiprocessors,
-                           PrefillParams* params, cudaStream_t stream) {
-  plan_tokens(gemm.num_rows, tokens, num_tiles, num_multiprocessors, 1, params);
-  params->weights_hint = params->num_token_tiles == 1 ? kEvictFirst : kEvictNormally;
-  switch (tokens) {
-    case 64:
-      return PrefillKernel<64, 1>::launch(gemm, num_multiprocessors, params, stream);
-    case 128:
-      return PrefillKernel<128, 1>::launch(gemm, num_multiprocessors, params, stream);
-    case 176:
-      return PrefillKernel<176, 1>::launch(gemm, num_multiprocessors, params, stream);
-    case 208:
-      return PrefillKernel<208, 1>::launch(gemm, num_multiprocessors, params, stream);
+cudaError_t launch_tile(const Gemm& gemm, const PrefillTile* forced, cudaStream_t stream) {
+  if (encode_tiled() == nullptr) return cudaErrorNotSupported;
+  if (!well_formed(gemm)) return cudaErrorInvalidValue;
+  int num_multiprocessors = 0;
+  const cudaError_t status = count_multiprocessors(&num_multiprocessors);
+  if (status != cudaSuccess) return status;
+  PrefillParams params;
+  int num_tiles = 0;
+  if (!fill_params(gemm, &params, &num_tiles)) return cudaErrorInvalidValue;
+  split_tiles(num_tiles, &params);
+  const PrefillTile tile =
+      forced != nullptr ? *forced
+                        : choose_tile(gemm.num_rows, num_tiles, num_multiprocessors, &params);
+  switch (tile.tokens * 10 + tile.blocks) {
+#define SLUICE_TILE(tokens, blocks)                                                             \
+  case tokens * 10 + blocks:                                                                    \
+    return PrefillKernel<tokens, blocks>::launch(gemm, num_tiles, num_multiprocessors, &params, \
+                                                 stream)
+    SLUICE_TILE(32, 1);
+    SLUICE_TILE(64, 1);
+    SLUICE_TILE(88, 1);
+    SLUICE_TILE(128, 1);
+    SLUICE_TILE(176, 1);
+    SLUICE_TILE(208, 1);
+    SLUICE_TILE(256, 1);
+    SLUICE_TILE(256, 2);
+#undef SLUICE_TILE
     default:
-      return PrefillKernel<256, 1>::launch(gemm, num_multiprocessors, params, stream);
+      return cudaErrorInvalidValue;
   }
 }
 
 }  // namespace
 
 cudaError_t launch_gemm_prefill(const Gemm& gemm, cudaStream_t stream) {
-  if (encode_tiled() == nullptr) return cudaErrorNotSupported;
-  if (!well_formed(gemm)) return cudaErrorInvalidValue;
-  Device device = {};
-  const cudaError_t status = find_device(&device);
-  if (status != cudaSuccess) return status;
-  PrefillParams params;
-  int num_tiles = 0;
-  if (!fill_params(gemm, &params, &num_tiles)) return cudaErrorInvalidValue;
-  split_tiles(num_tiles, &params);
-  int best = 0;
-  float best_time = 0.0f;
-  for (const int tokens : {64, 128, 176, 208, 256}) {
-    const float time =
-        plan_tokens(gemm.num_rows, tokens, num_tiles, device.num_multiprocessors, 1, &params);
-    if (best != 0 && time >= best_time) continue;
-    best = tokens;
-    best_time = time;
-  }
-  return launch_planned(gemm, best, num_tiles, device.num_multiprocessors, &params, stream);
+  return launch_tile(gemm, nullptr, stream);
+}
+
+cudaError_t launch_gemm_prefill_tile(const Gemm& gemm, const PrefillTile& tile,
+                                     cudaStream_t stream) {
+  return launch_tile(gemm, &tile, stream);
 }
 
 }  // namespace sluice::cuda

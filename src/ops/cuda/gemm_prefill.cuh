@@ -14,6 +14,15 @@ inline constexpr int kPrefillRegisters = 168;
 inline constexpr int kPrefillFeederRegisters = 40;
 inline constexpr int kPrefillConsumerRegisters = 232;
 
+/// The calling block's place in its cluster, unknown to the compiler.
+template <int kBlocks>
+__device__ __forceinline__ int block_rank() {
+  if constexpr (kBlocks == 1) return 0;
+  int rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
 /// All threads of the cluster, each warp together.
 template <int kBlocks>
 __device__ __forceinline__ void sync_cluster() {
@@ -36,19 +45,19 @@ __device__ __forceinline__ void run_slice(const PrefillParams& params, int u, in
 
 template <int kTokens, int kBlocks>
 __device__ void consume_slices(const PrefillParams& params,
-                               PrefillRing<PrefillShape<kTokens, kBlocks>> ring, int rank) {
+                               PrefillRing<PrefillShape<kTokens, kBlocks>> ring) {
   PrefillWarp<kTokens, kBlocks> warp(ring, params.is_pair);
   const int step = static_cast<int>(gridDim.x) / kBlocks;
 #pragma unroll 1
   for (int u = static_cast<int>(blockIdx.x) / kBlocks; u < params.num_units; u += step) {
-    int slice = prefill_unit<kTokens, kBlocks>(params, u, rank).first_slice;
+    int slice = prefill_unit<kTokens, kBlocks>(params, u, 0).first_slice;
     bool is_last = false;
 #pragma unroll 1
     while (!is_last) {
-      run_slice(params, u, rank, slice, warp);
+      run_slice(params, u, block_rank<kBlocks>(), slice, warp);
       // Worked out anew, so that the sums have the registers meanwhile.
       asm volatile("" : "+r"(u));
-      const PrefillUnit unit = prefill_unit<kTokens, kBlocks>(params, u, rank);
+      const PrefillUnit unit = prefill_unit<kTokens, kBlocks>(params, u, block_rank<kBlocks>());
       const PrefillOut out(params, prefill_place(params, unit.tile),
                            ring.staging(PrefillOut::group()));
       // The tokens it summed came behind the feeder's wait; this thread's own is due before it reads or writes device memory.
@@ -75,7 +84,7 @@ __global__ void __maxnreg__(kPrefillRegisters)
   extern __shared__ __align__(1024) uint8_t shared[];
   pdl_launch();
   const PrefillRing<Shape> ring{shared_address(shared)};
-  const int rank = static_cast<int>(blockIdx.x) % kBlocks;
+  const int rank = block_rank<kBlocks>();
   if (threadIdx.x == 0) {
     if (ring.base % 1024 != 0) __trap();
     ring.init(kBlocks);
@@ -96,7 +105,7 @@ __global__ void __maxnreg__(kPrefillRegisters)
     }
   } else {
     raise_registers<kPrefillConsumerRegisters>();
-    consume_slices<kTokens, kBlocks>(params, ring, rank);
+    consume_slices<kTokens, kBlocks>(params, ring);
   }
   // Other blocks' copies and arrivals still come to this one's shared memory.
   if constexpr (kBlocks > 1) sync_cluster<kBlocks>();

@@ -26,4 +26,13 @@ inline constexpr int64_t kGemmPrefillPartialBytes = 416ll * 128 * 256 * 4;
 /// Errors: cudaErrorInvalidValue for shapes it does not take, cudaErrorNotSupported without a driver that encodes tensor maps.
 cudaError_t launch_gemm_prefill(const Gemm& gemm, cudaStream_t stream);
 
+/// A tile of 128 rows of W by `tokens` rows of X; `blocks` neighbours share what they load of X. launch_gemm_prefill() chooses one by the shape.
+struct PrefillTile {
+  int tokens;  // 32, 64, 88, 128, 176, 208, 256
+  int blocks;  // 1; of 256 tokens also 2
+};
+/// For tests and measurements: with this tile. Every tile gives the same bits.
+cudaError_t launch_gemm_prefill_tile(const Gemm& gemm, const PrefillTile& tile,
+                                     cudaStream_t stream);
+
 }  // namespace sluice::cuda

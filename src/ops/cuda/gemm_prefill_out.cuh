@@ -58,39 +58,26 @@ class PrefillOut {
 #pragma unroll
     for (int i = 0; i < kStagedTokens / 16; ++i) {
       const int token = token_first + thread_ / 8 + 16 * i;
-      if (16 * i < num_tokens && token < params_.num_rows && n + 8 <= segment_.num_out) {
+      if (thread_ / 8 + 16 * i < num_tokens && token < params_.num_rows &&
+          n + 8 <= segment_.num_out) {
         old.v[i] = *reinterpret_cast<const uint4*>(segment_.out + token * segment_.out_stride + n);
       }
     }
     return old;
   }
 
-  /// Stores what is staged, tokens token_first .. + num_tokens (a multiple of 16).
-  __device__ __forceinline__ void store(int token_first, int num_tokens, const Old& old) const {
-    if (params_.is_pair) {
-      store_gate_up(token_first, num_tokens);
-    } else {
-      store_plain(token_first, num_tokens, old);
-    }
+  __device__ __forceinline__ bool is_pair() const {
+    return params_.is_pair;
   }
 
- private:
-  __device__ __forceinline__ uint4 staged(int token, int chunk) const {
-    const PrefillWords w = load_words_16(staging_ + token * 128 + (chunk ^ token % 8) * 16);
-    return make_uint4(w.v[0], w.v[1], w.v[2], w.v[3]);
-  }
-
-  __device__ static __forceinline__ uint32_t add_pair(uint32_t old, uint32_t value) {
-    return narrow_pair(low_bf16(old) + low_bf16(value), high_bf16(old) + high_bf16(value));
-  }
-
+  /// Stores what is staged, tokens token_first .. + num_tokens (a multiple of 8), of one projection.
   __device__ __forceinline__ void store_plain(int token_first, int num_tokens,
                                               const Old& old) const {
     const int n = first_row_ + thread_ % 8 * 8;
 #pragma unroll
     for (int i = 0; i < kStagedTokens / 16; ++i) {
       const int at = thread_ / 8 + 16 * i;
-      if (16 * i >= num_tokens || token_first + at >= params_.num_rows || n >= segment_.num_out) {
+      if (at >= num_tokens || token_first + at >= params_.num_rows || n >= segment_.num_out) {
         continue;
       }
       uint4 v = staged(at, thread_ % 8);
@@ -105,6 +92,67 @@ class PrefillOut {
         store_one_by_one(to, v, segment_.num_out - n, params_.is_residual);
       }
     }
+  }
+
+  /// The same of gate and up. A lane takes 8 neighbouring rows of a token, four lanes the half of 64 that lies in 64 bytes of operands (packed.h).
+  __device__ __forceinline__ void store_gate_up(int token_first, int num_tokens) const {
+    constexpr float kShift = 1.0f / (1 << kActivationShift);
+    const int t = thread_ % 4;
+    const int n = first_row_ + t * 8;
+    constexpr int kTurns = kStagedTokens * 4 / kPrefillGroupThreads;
+    uint4 gate_words[kTurns], up_words[kTurns];
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {  // behind num_tokens they are there too, and of no use
+      const int at = thread_ / 4 + i * (kPrefillGroupThreads / 4);
+      gate_words[i] = staged(at, t);
+      up_words[i] = staged(at, 4 + t);
+    }
+    bool out_of_range = false;
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+      const int at = thread_ / 4 + i * (kPrefillGroupThreads / 4);
+      if (at >= num_tokens) break;  // a whole warp's
+      const uint4 gate = gate_words[i];
+      const uint4 up = up_words[i];
+      const uint32_t gates[4] = {gate.x, gate.y, gate.z, gate.w};
+      const uint32_t ups[4] = {up.x, up.y, up.z, up.w};
+      uint32_t operands[4], values[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const uint32_t s = narrow_pair(silu_of(low_bf16(gates[j])), silu_of(high_bf16(gates[j])));
+        values[j] = narrow_pair(low_bf16(s) * low_bf16(ups[j]), high_bf16(s) * high_bf16(ups[j]));
+        const float first = low_bf16(values[j]);
+        const float second = high_bf16(values[j]);
+        const __half2 halves = __floats2half2_rn(first * kShift, second * kShift);
+        operands[j] = *reinterpret_cast<const uint32_t*>(&halves);
+        out_of_range |= is_out_of_range(operands[j]);
+      }
+      const uint4 chunk =
+          gather_chunk(make_uint4(operands[0], operands[1], operands[2], operands[3]));
+      const int64_t token = token_first + at;
+      if (token >= params_.num_rows || n >= segment_.num_out) continue;
+      __half* to = static_cast<__half*>(params_.operand) + token * params_.operand_stride;
+      *reinterpret_cast<uint4*>(to + first_row_ + t * 8) = chunk;
+      if (segment_.out == nullptr) continue;
+      bf16* plain = segment_.out + token * segment_.out_stride + n;
+      const uint4 v = make_uint4(values[0], values[1], values[2], values[3]);
+      if (segment_.in_vectors) {
+        *reinterpret_cast<uint4*>(plain) = v;
+      } else {
+        store_one_by_one(plain, v, 8, false);
+      }
+    }
+    if (out_of_range) raise_flag(params_.range_flag);
+  }
+
+ private:
+  __device__ __forceinline__ uint4 staged(int token, int chunk) const {
+    const PrefillWords w = load_words_16(staging_ + token * 128 + (chunk ^ token % 8) * 16);
+    return make_uint4(w.v[0], w.v[1], w.v[2], w.v[3]);
+  }
+
+  __device__ static __forceinline__ uint32_t add_pair(uint32_t old, uint32_t value) {
+    return narrow_pair(low_bf16(old) + low_bf16(value), high_bf16(old) + high_bf16(value));
   }
 
   __device__ static __forceinline__ void store_one_by_one(bf16* to, uint4 v, int count,
@@ -123,10 +171,13 @@ class PrefillOut {
     }
   }
 
-  /// rb(rb(silu(gate)) * up) of bf16 values; silu() of math.cuh: the reciprocal is rounded as its division is.
-  __device__ static __forceinline__ float gate_up(float gate, float up) {
-    const float s = round_bf16(gate * __frcp_rn(1.0f + expf(-gate)));
-    return round_bf16(s * up);
+  /// silu() by the hardware's 2^x and 1/x: within 3e-7 of it, far inside the bf16 step that it is rounded to.
+  __device__ static __forceinline__ float silu_of(float x) {
+    constexpr float kLog2E = 1.4426950408889634f;
+    float power, inverse;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -kLog2E));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+    return x * inverse;
   }
 
   /// Four lanes t hold four words each, lane t word t of four operand chunks; lane q gets chunk q.
@@ -153,46 +204,6 @@ class PrefillOut {
       w.w = d;
     }
     return w;
-  }
-
-  /// A lane takes 8 neighbouring rows of a token, four lanes the half of 64 that lies in 64 bytes of operands (packed.h).
-  __device__ __forceinline__ void store_gate_up(int token_first, int num_tokens) const {
-    constexpr float kShift = 1.0f / (1 << kActivationShift);
-    const int t = thread_ % 4;
-    const int n = first_row_ + t * 8;
-    bool out_of_range = false;
-#pragma unroll 1
-    for (int at = thread_ / 4; at < num_tokens; at += kPrefillGroupThreads / 4) {
-      const uint4 gate = staged(at, t);
-      const uint4 up = staged(at, 4 + t);
-      const uint32_t gates[4] = {gate.x, gate.y, gate.z, gate.w};
-      const uint32_t ups[4] = {up.x, up.y, up.z, up.w};
-      uint32_t operands[4], values[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float first = gate_up(low_bf16(gates[i]), low_bf16(ups[i]));
-        const float second = gate_up(high_bf16(gates[i]), high_bf16(ups[i]));
-        values[i] = narrow_pair(first, second);
-        const __half2 halves = __floats2half2_rn(first * kShift, second * kShift);
-        operands[i] = *reinterpret_cast<const uint32_t*>(&halves);
-        out_of_range |= is_out_of_range(operands[i]);
-      }
-      const uint4 chunk =
-          gather_chunk(make_uint4(operands[0], operands[1], operands[2], operands[3]));
-      const int64_t token = token_first + at;
-      if (token >= params_.num_rows || n >= segment_.num_out) continue;
-      __half* to = static_cast<__half*>(params_.operand) + token * params_.operand_stride;
-      *reinterpret_cast<uint4*>(to + first_row_ + t * 8) = chunk;
-      if (segment_.out == nullptr) continue;
-      bf16* plain = segment_.out + token * segment_.out_stride + n;
-      const uint4 v = make_uint4(values[0], values[1], values[2], values[3]);
-      if (segment_.in_vectors) {
-        *reinterpret_cast<uint4*>(plain) = v;
-      } else {
-        store_one_by_one(plain, v, 8, false);
-      }
-    }
-    if (out_of_range) raise_flag(params_.range_flag);
   }
 
   const PrefillParams& params_;
@@ -229,16 +240,29 @@ __device__ __forceinline__ void stage_chunk(const PrefillOut& out, const Warp& w
 template <int kTokens, typename Warp>
 __device__ __forceinline__ void store_tile(const PrefillOut& out, const Warp& warp, int token_first,
                                            int num_rows) {
-#pragma unroll 1
-  for (int chunk = 0; chunk * kStagedTokens < kTokens; ++chunk) {
-    const int first = token_first + chunk * kStagedTokens;
-    if (first >= num_rows) break;
-    const int count = min(kStagedTokens, kTokens - chunk * kStagedTokens);
-    const PrefillOut::Old old = out.load_old(first, count);
+  const auto stage = [&](int chunk) {
     out.sync();  // what was staged before has been read
     stage_chunk(out, warp, chunk);
     out.sync();
-    out.store(first, count, old);
+  };
+  const auto count = [](int chunk) { return min(kStagedTokens, kTokens - chunk * kStagedTokens); };
+  const int num_chunks = (min(kTokens, num_rows - token_first) + kStagedTokens - 1) / kStagedTokens;
+  if (out.is_pair()) {
+#pragma unroll 1
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      stage(chunk);
+      out.store_gate_up(token_first + chunk * kStagedTokens, count(chunk));
+    }
+    return;
+  }
+  PrefillOut::Old old = out.load_old(token_first, count(0));
+#pragma unroll 1
+  for (int chunk = 0; chunk < num_chunks; ++chunk) {
+    const int first = token_first + chunk * kStagedTokens;
+    const PrefillOut::Old next = out.load_old(first + kStagedTokens, count(chunk + 1));
+    stage(chunk);
+    out.store_plain(first, count(chunk), old);
+    old = next;
   }
 }
 

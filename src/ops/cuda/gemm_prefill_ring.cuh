@@ -29,9 +29,14 @@ struct PrefillShape {
   static constexpr int kTokenBytes = kTokens * 128;  // 64 k
   static constexpr int kTokenStages = kTokens == 256   ? 5
                                       : kTokens == 208 ? 6
-                                      : kTokens == 64  ? 10
-                                                       : 7;
-  static constexpr int kWeightStages = kTokens > 128 ? 3 : kTokens == 128 ? 6 : 8;
+                                      : kTokens >= 128 ? 7
+                                      : kTokens == 88  ? 8
+                                                       : 10;
+  static constexpr int kWeightStages = kTokens > 128    ? 3
+                                       : kTokens == 128 ? 6
+                                       : kTokens == 88  ? 7
+                                       : kTokens == 64  ? 8
+                                                        : 10;
   static constexpr int kScaleStages = 2;
   static constexpr int kRings = kTokenStages + kWeightStages + kScaleStages;
 

@@ -5,10 +5,6 @@
 
 namespace sluice::cuda {
 
-/// Tokens that one warpgroup finishes at a time.
-template <int kTokens>
-inline constexpr int kShareTokens = kTokens == 64 ? 16 : 32;
-
 /// The calling thread's part of a slot of sums of a tile in device memory: quad q is at [q * kPrefillConsumers].
 template <int kTokens>
 __device__ __forceinline__ float4* prefill_slot(const PrefillParams& params, int slot) {
@@ -41,7 +37,7 @@ __device__ __forceinline__ void add_running(const PrefillParams& params, Warp& w
                                             bool keeps) {
   constexpr int kQuads = kTokens / 8;
   constexpr int kPieceQuads = Warp::kSums / 4;
-  constexpr int kAtOnce = 4;
+  constexpr int kAtOnce = 12;
   float4* at = prefill_slot<kTokens>(
       params, params.num_shared * kBlocks * params.num_slices + static_cast<int>(blockIdx.x));
   if (adds) {
@@ -86,18 +82,47 @@ __device__ __forceinline__ void leave_slice(const PrefillParams& params, const P
   }
 }
 
-/// Finishes tokens share * kShareTokens .. of a shared tile. Waits for its slices, which other blocks of this grid hold: all of them are running or will be,
-/// since no grid is larger than the device and no block waits before it has left its own slices.
-template <int kTokens>
-__device__ void finish_share(const PrefillParams& params, const PrefillOut& out, int token_first,
-                             int shared, int share) {
-  constexpr int kShare = kShareTokens<kTokens>;
+/// Totals of kMost quads over the slices from `quads` on. What lies behind a tile's last quads is added up too, for nothing: a running sum's slot is behind them all.
+template <int kTokens, int kMost>
+__device__ __forceinline__ void add_slices(const float4* quads, int num_slices,
+                                           float4 (&totals)[kMost]) {
   constexpr int kSlotQuads = kTokens / 8 * kPrefillConsumers;
+  constexpr int kAtOnce = 3;  // slices
+#pragma unroll 1
+  for (int first = 0; first < num_slices; first += kAtOnce) {
+    float4 loaded[kAtOnce][kMost];
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      if (first + s >= num_slices) break;
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) loaded[s][i] = __ldcg(quads + i * kPrefillConsumers);
+      quads += kSlotQuads;
+    }
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      if (first + s >= num_slices) break;
+#pragma unroll
+      for (int i = 0; i < kMost; ++i) {
+        totals[i] = first + s == 0 ? loaded[s][i] : add_quads(totals[i], loaded[s][i]);
+      }
+    }
+  }
+}
+
+/// Finishes one of a shared tile's shares of tokens, of which it has as many as slices. Waits for the slices, which other blocks of this grid hold: all of them
+/// are running or will be, since no grid is larger than the device and no block waits before it has left its own slices.
+template <int kTokens>
+__device__ __forceinline__ void finish_share(const PrefillParams& params, const PrefillOut& out,
+                                             int token_first, int shared, int share) {
+  constexpr int kQuads = kTokens / 8;
+  constexpr int kMost = (kQuads + 2) / 3;  // no tile is split in two
+  constexpr int kAtOnce = kStagedTokens / 8;
+  const int first = share * kQuads / params.num_slices;
+  const int count = (share + 1) * kQuads / params.num_slices - first;
+  token_first += 8 * first;
   int* tickets = params.tickets + 2 * shared;
   const bool one = threadIdx.x % kPrefillGroupThreads == 0;
-  const int first = share * kShare;
-  const int count = min(kShare, kTokens - first);
-  const PrefillOut::Old old = out.load_old(token_first + first, count);
+  PrefillOut::Old old = out.load_old(token_first, min(count, kAtOnce) * 8);
   if (one) {
     int left;
     do {
@@ -105,41 +130,51 @@ __device__ void finish_share(const PrefillParams& params, const PrefillOut& out,
     } while (left < 2 * params.num_slices);
   }
   out.sync();
-  const float4* from =
-      prefill_slot<kTokens>(params, shared * params.num_slices) + first / 8 * kPrefillConsumers;
+  float4 totals[kMost];
+  add_slices<kTokens>(
+      prefill_slot<kTokens>(params, shared * params.num_slices) + first * kPrefillConsumers,
+      params.num_slices, totals);
 #pragma unroll
-  for (int q = 0; q < kShare / 8; ++q) {
-    if (q * 8 >= count) break;
-    const float4* quad = from + q * kPrefillConsumers;
-    float4 total = __ldcg(quad);
-    for (int s = 1; s < params.num_slices; ++s) {
-      total = add_quads(total, __ldcg(quad + s * kSlotQuads));
+  for (int begin = 0; begin < kMost; begin += kAtOnce) {
+    if (begin >= count) break;
+    const int tokens = min(count - begin, kAtOnce) * 8;
+    if (begin > 0) {
+      old = out.load_old(token_first + begin * 8, tokens);
+      out.sync();
     }
-    out.stage(q, total.x, total.y, total.z, total.w);
+#pragma unroll
+    for (int i = begin; i < kMost && i < begin + kAtOnce; ++i) {
+      if (i < count) out.stage(i - begin, totals[i].x, totals[i].y, totals[i].z, totals[i].w);
+    }
+    out.sync();
+    if (out.is_pair()) {
+      out.store_gate_up(token_first + begin * 8, tokens);
+    } else {
+      out.store_plain(token_first + begin * 8, tokens, old);
+    }
   }
-  out.sync();
-  out.store(token_first + first, count, old);
   // The last one leaves the tickets as it found them.
-  constexpr int kShares = (kTokens + kShare - 1) / kShare;
-  if (one && atomicAdd(tickets + 1, 1) == 2 * kShares - 1) {
+  if (one && atomicAdd(tickets + 1, 1) == 2 * params.num_slices - 1) {
     tickets[0] = 0;
     tickets[1] = 0;
   }
 }
 
-/// This block's shares of all tiles whose slices are shared out.
+/// This block's shares of all tiles whose slices are shared out. Blocks with a unit less than others come first.
 template <int kTokens, int kBlocks, typename Ring>
 __device__ __forceinline__ void finish_shares(const PrefillParams& params, Ring ring) {
-  constexpr int kShares = (kTokens + kShareTokens<kTokens> - 1) / kShareTokens<kTokens>;
-  const int group = static_cast<int>(threadIdx.x) / kPrefillGroupThreads;
-  const int num_items = params.num_shared * kBlocks * kShares;
+  const int grid = static_cast<int>(gridDim.x);
+  const int num_items = params.num_shared * kBlocks * params.num_slices;
+  const int begin =
+      (static_cast<int>(blockIdx.x) + grid - params.num_units * kBlocks % grid) % grid;
 #pragma unroll 1
-  for (int i = static_cast<int>(blockIdx.x); i < num_items; i += static_cast<int>(gridDim.x)) {
-    const int shared = i / kShares;
+  for (int i = begin; i < num_items; i += grid) {
+    const int shared = i / params.num_slices;
     const PrefillUnit unit = prefill_unit<kTokens, kBlocks>(
         params, shared / kBlocks * params.num_slices, shared % kBlocks);
-    const PrefillOut out(params, prefill_place(params, unit.tile), ring.staging(group));
-    finish_share<kTokens>(params, out, unit.token_first, shared, i % kShares);
+    const PrefillOut out(params, prefill_place(params, unit.tile),
+                         ring.staging(PrefillOut::group()));
+    finish_share<kTokens>(params, out, unit.token_first, shared, i % params.num_slices);
   }
 }
 

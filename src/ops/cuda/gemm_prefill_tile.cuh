@@ -64,7 +64,7 @@ struct PrefillWarp {
   PrefillRing<Shape> ring;
   RingCursor<Shape::kTokenStages> tokens;
   RingCursor<Shape::kWeightStages> weights;
-  RingCursor<Shape::kScaleStages> scales;
+  uint32_t slices_done = 0;
   uint32_t words;        // of the lane in stage 0: 16 bytes of each 512 of the warp's low slot
   uint32_t high_behind;  // from there to its high slot
   uint32_t used_weights, used_tokens;  // barriers of stages that have been read
@@ -94,11 +94,12 @@ struct PrefillWarp {
   }
 
   __device__ __forceinline__ void give_back_tokens() {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (threadIdx.x % kWarp != 0) return;
     if constexpr (kBlocks == 1) {
-      if (lane == 0) barrier_arrive(used_tokens);
+      barrier_arrive(used_tokens);
     } else {
-      if (lane < kBlocks) barrier_arrive_at(used_tokens, lane);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) barrier_arrive_at(used_tokens, i);
     }
   }
 
@@ -200,9 +201,10 @@ struct PrefillWarp {
       for (int i = 0; i < kSums; ++i) sums[h][i] = 0.0f;
     }
     const PrefillSegment& segment = params.segments[place.segment];
-    barrier_wait(ring.scales_full(scales.slot), scales.parity);
+    static_assert(Shape::kScaleStages == 2);
+    barrier_wait(ring.scales_full(slices_done % 2), slices_done / 2 % 2);
     if (segment.scales != nullptr) {
-      table = ring.scales(scales.slot);
+      table = ring.scales(slices_done % 2);
       load_factors();
       run_all<true>(end - first);
     } else {
@@ -211,8 +213,8 @@ struct PrefillWarp {
       run_all<false>(end - first);
     }
     __syncwarp();
-    if (threadIdx.x % kWarp == 0) barrier_arrive(ring.scales_empty(scales.slot));
-    scales.advance();
+    if (threadIdx.x % kWarp == 0) barrier_arrive(ring.scales_empty(slices_done % 2));
+    ++slices_done;
 #pragma unroll
     for (int h = 0; h < kPieces; ++h) scale(sums[h]);
   }
