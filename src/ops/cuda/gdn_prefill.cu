@@ -1,9 +1,8 @@
-// Implements ops/cuda/gdn_prefill.h: gdn_chunk of ops/gdn.h and what is around it, in three kernels a segment and one for the conv ring.
+// Implements ops/cuda/gdn_prefill.h: gdn_chunk of ops/gdn.h and what is around it, in three kernels a batch of chunks.
 //
-//   factors_kernel  a block a chunk and key head: all that does not need the state, into images in scratch
-//   scan_kernel     a block half a head: chunk after chunk, the state in registers; o over v in scratch
-//   norm_kernel     a block a chunk and head: norm, gate, operands
-//   ring_kernel     when nobody reads the old ring any more
+//   factors_kernel  a block a chunk and key head, or chunk and value head: all that does not need the state, into images in scratch
+//   scan_kernel     a block half a head of a run: chunk after chunk, the state in registers; o over v in scratch
+//   norm_kernel     a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
 #include <algorithm>
 
 #include "ops/cuda/gdn_prefill_factors.cuh"
@@ -24,86 +23,106 @@ Images images_of(void* scratch, int num_k_heads, int num_v_heads, int chunks) {
   return images;
 }
 
-template <typename Kernel>
-cudaError_t allow_shared(Kernel kernel, int bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+/// Launches a kernel that obeys pdl.cuh and lets the next one begin only behind its own wait: what begins early in turn finds all but its predecessor done.
+template <auto kKernel, typename... Args>
+cudaError_t launch_chained(dim3 grid, int num_threads, int shared_bytes, cudaStream_t stream,
+                           const Args&... args) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(num_threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kKernel, args...);
 }
 
 template <int kGroup>
-cudaError_t launch_factors(const Images& images, const Segment& segment, const GdnPrefill& args,
+cudaError_t launch_factors(const Images& images, const Batch& batch, const GdnPrefill& args,
                            cudaStream_t stream) {
-  constexpr int kBytes = static_cast<int>(sizeof(FactorsShared<kGroup>));
-  const cudaError_t error = allow_shared(factors_kernel<kGroup>, kBytes);
-  if (error != cudaSuccess) return error;
-  const dim3 grid(static_cast<unsigned>(segment.num_chunks),
-                  static_cast<unsigned>(args.num_k_heads));
-  factors_kernel<kGroup><<<grid, kFactorThreads, kBytes, stream>>>(images, segment, args);
-  return cudaGetLastError();
+  const dim3 grid(static_cast<unsigned>(batch.num_images),
+                  static_cast<unsigned>(args.num_k_heads + args.num_v_heads));
+  return launch_chained<factors_kernel<kGroup>>(grid, kFactorThreads,
+                                                static_cast<int>(sizeof(FactorsShared<kGroup>)),
+                                                stream, images, batch, args);
 }
 
-cudaError_t launch_group(const Images& images, const Segment& segment, const GdnPrefill& args,
+cudaError_t launch_group(const Images& images, const Batch& batch, const GdnPrefill& args,
                          cudaStream_t stream) {
   switch (args.num_v_heads / args.num_k_heads) {
     case 1:
-      return launch_factors<1>(images, segment, args, stream);
+      return launch_factors<1>(images, batch, args, stream);
     case 2:
-      return launch_factors<2>(images, segment, args, stream);
+      return launch_factors<2>(images, batch, args, stream);
     case 3:
-      return launch_factors<3>(images, segment, args, stream);
+      return launch_factors<3>(images, batch, args, stream);
     default:
       return cudaErrorInvalidValue;
   }
 }
 
-cudaError_t launch_scan(const Images& images, const Segment& segment, const GdnPrefill& args,
+cudaError_t launch_scan(const Images& images, const Batch& batch, const GdnPrefill& args,
                         cudaStream_t stream) {
-  const cudaError_t error = allow_shared(scan_kernel<kFullOutputs>, kScanSharedBytes);
-  if (error != cudaSuccess) return error;
-  const dim3 grid(kSlices, static_cast<unsigned>(args.num_v_heads));
-  scan_kernel<kFullOutputs>
-      <<<grid, kScanThreads, kScanSharedBytes, stream>>>(images, segment, args.state);
-  return cudaGetLastError();
+  const dim3 grid(kSlices, static_cast<unsigned>(args.num_v_heads),
+                  static_cast<unsigned>(batch.num_parts));
+  return launch_chained<scan_kernel>(grid, kScanThreads, kScanSharedBytes, stream, images, batch,
+                                     args.state);
 }
 
-cudaError_t launch_norm(const Images& images, const Segment& segment, const GdnPrefill& args,
+cudaError_t launch_norm(const Images& images, const Batch& batch, const GdnPrefill& args,
                         cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(segment.num_chunks),
-                  static_cast<unsigned>(args.num_v_heads));
-  norm_kernel<<<grid, kNormThreads, 0, stream>>>(images, segment, args);
-  return cudaGetLastError();
+  const dim3 grid(static_cast<unsigned>(batch.num_images), static_cast<unsigned>(args.num_v_heads));
+  return launch_chained<norm_kernel>(grid, kNormThreads, 0, stream, images, batch, args);
 }
 
-cudaError_t launch_ring(const GdnPrefill& args, const Run& run, cudaStream_t stream) {
-  const int pairs = static_cast<int>(args.conv.num_channels / 2);
-  const auto blocks = static_cast<unsigned>((pairs + kRingThreads - 1) / kRingThreads);
-  ring_kernel<<<blocks, kRingThreads, 0, stream>>>(args, run);
-  return cudaGetLastError();
-}
-
-/// Keeps the first error and skips what comes behind it.
-struct Chain {
-  cudaError_t error = cudaSuccess;
-  template <typename Call>
-  void operator()(Call&& call) {
-    if (error == cudaSuccess) error = call();
-  }
-};
-
-/// A run in segments of as many chunks as the scratch holds.
-cudaError_t launch_run(const GdnPrefill& args, const Run& run, cudaStream_t stream) {
+cudaError_t launch_batch(const GdnPrefill& args, const Batch& batch, cudaStream_t stream) {
   const Images images =
       images_of(args.scratch, args.num_k_heads, args.num_v_heads, args.scratch_chunks);
-  const int num_chunks = (run.num_rows + kRows - 1) / kRows;
-  Chain chain;
-  for (int first = 0; first < num_chunks; first += args.scratch_chunks) {
-    const Segment segment = {run, first, std::min(num_chunks - first, args.scratch_chunks)};
-    chain([&] { return launch_group(images, segment, args, stream); });
-    chain([&] { return launch_scan(images, segment, args, stream); });
-    chain([&] { return launch_norm(images, segment, args, stream); });
-  }
-  chain([&] { return launch_ring(args, run, stream); });
-  return chain.error;
+  cudaError_t error = launch_group(images, batch, args, stream);
+  if (error == cudaSuccess) error = launch_scan(images, batch, args, stream);
+  if (error == cudaSuccess) error = launch_norm(images, batch, args, stream);
+  return error;
 }
+
+bool is_served(const GdnPrefill& args, const RowRun* runs, int num_runs) {
+  if (args.scratch_chunks < 1 || args.num_k_heads < 1) return false;
+  if (args.num_v_heads % args.num_k_heads != 0) return false;
+  if (args.num_v_heads / args.num_k_heads > kGdnPrefillGroupMax) return false;
+  return std::all_of(runs, runs + num_runs, [](const RowRun& run) {
+    return run.num_rows >= 1 && run.position % kRows == 0;
+  });
+}
+
+/// Launches whenever a batch is full.
+struct Batches {
+  const GdnPrefill& args;
+  cudaStream_t stream;
+  Batch batch = {};
+  cudaError_t error = cudaSuccess;
+
+  void flush() {
+    if (error == cudaSuccess && batch.num_images > 0) error = launch_batch(args, batch, stream);
+    batch = {};
+  }
+  void add(const RowRun& run) {
+    const Run mine = {run.first_row, run.num_rows, run.position, run.slot, run.checkpoint_slot};
+    const int num_chunks = (run.num_rows + kRows - 1) / kRows;
+    for (int first = 0; first < num_chunks;) {
+      const int taken = std::min(num_chunks - first, args.scratch_chunks - batch.num_images);
+      batch.parts[batch.num_parts++] = {mine, first, taken, batch.num_images};
+      batch.num_images += taken;
+      first += taken;
+      if (batch.num_images == args.scratch_chunks || batch.num_parts == kPartsMax) flush();
+    }
+  }
+};
 
 }  // namespace
 }  // namespace gdn_prefill
@@ -118,17 +137,11 @@ size_t gdn_prefill_scratch_bytes(int num_k_heads, int num_v_heads, int chunks) {
 cudaError_t launch_gdn_prefill(const GdnPrefill& args, const RowRun* runs, int num_runs,
                                cudaStream_t stream) {
   using namespace gdn_prefill;
-  if (args.scratch_chunks < 1 || args.num_k_heads < 1 || args.num_v_heads % args.num_k_heads != 0) {
-    return cudaErrorInvalidValue;
-  }
-  Chain chain;
-  for (int i = 0; i < num_runs; ++i) {
-    const RowRun& run = runs[i];
-    if (run.num_rows < 1 || run.position % kRows != 0) return cudaErrorInvalidValue;
-    const Run mine = {run.first_row, run.num_rows, run.position, run.slot, run.checkpoint_slot};
-    chain([&] { return launch_run(args, mine, stream); });
-  }
-  return chain.error;
+  if (!is_served(args, runs, num_runs)) return cudaErrorInvalidValue;
+  Batches batches = {args, stream};
+  for (int i = 0; i < num_runs; ++i) batches.add(runs[i]);
+  batches.flush();
+  return batches.error;
 }
 
 }  // namespace sluice::cuda

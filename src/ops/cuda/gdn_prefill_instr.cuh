@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "ops/cuda/wgmma.cuh"
+
 namespace sluice::cuda {
 
 /// Two fp32 rounded to f16, the first in the low half.
@@ -19,11 +21,46 @@ __device__ __forceinline__ float2 widen_f16_pair(uint32_t pair) {
   return x;
 }
 
+/// 2^x to 2^-22 of it.
+__device__ __forceinline__ float quick_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+/// x sigmoid(x) to 2^-22 max(1, |x|) of it.
+__device__ __forceinline__ float quick_silu(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + quick_exp2(x * -1.4426950408889634f)));
+  return x * r;
+}
+
+/// Stay where they are written, so that they are on their way before pdl_wait().
+__device__ __forceinline__ float load_state(const float* from) {
+  float x;
+  asm volatile("ld.global.L1::no_allocate.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+  return x;
+}
+__device__ __forceinline__ uint4 load_early(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from)
+               : "memory");
+  return v;
+}
+
 /// Like load_matrices() of mma.cuh, each matrix transposed.
 __device__ __forceinline__ void load_transposed(uint32_t (&out)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(row)
+               : "memory");
+}
+/// The way back.
+__device__ __forceinline__ void store_transposed(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
+                                                 uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
 
@@ -40,14 +77,6 @@ __device__ __forceinline__ float2 load_floats(uint32_t from) {
   return v;
 }
 
-/// Global memory that this kernel also writes.
-__device__ __forceinline__ void load_global(uint32_t* to, const void* from) {
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "l"(from)
-               : "memory");
-}
-
 /// `bytes` of global memory to shared memory, counted by `barrier`.
 __device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes,
                                           uint32_t barrier) {
@@ -56,6 +85,47 @@ __device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_
           "r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
+}
+/// Shared memory that the block's threads wrote to global memory: each of them calls shared_written(), then comes a barrier, then one thread stores, and waits before
+/// the memory is written again or given back.
+__device__ __forceinline__ void shared_written() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void store_bulk(void* to, uint32_t from, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;" ::"l"(to),
+      "r"(from), "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void store_bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/// sums (+)= A B for 64 n of a swizzled tile at descriptor `tile`. Transposed: the tile's rows are k (a k16 step adds kRowsStep), else n (kTileStep).
+constexpr uint32_t kRowsStep = 16 * 128 >> 4;
+template <bool kAdds, bool kTransposed>
+__device__ __forceinline__ void multiply_tile(float (&d)[32], const uint32_t (&a)[4],
+                                              uint32_t tile) {
+  // Eight rows are 1,024 bytes apart, whichever way the strides are read.
+  constexpr uint64_t kLayout =
+      uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1024 >> 4} << 16;
+#define SLUICE_MULTIPLY(outputs)                                                    \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" SLUICE_SUMS64 \
+               "}, " SLUICE_OPS64 ", %37, 1, 1, %38;"                               \
+               : outputs                                                            \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(kLayout | tile),   \
+                 "n"(kAdds ? 1 : 0), "n"(kTransposed ? 1 : 0))
+  if constexpr (kAdds) {
+    SLUICE_MULTIPLY(SLUICE_D32("+f", d, 0));
+  } else {
+    SLUICE_MULTIPLY(SLUICE_D32("=f", d, 0));
+  }
+#undef SLUICE_MULTIPLY
+}
+/// A tile at `address` for multiply_tile, the same in all lanes.
+__device__ __forceinline__ uint32_t tile_at(uint32_t address) {
+  return __shfl_sync(0xffffffffu, (address & 0x3ffff) >> 4, 0);
 }
 
 }  // namespace sluice::cuda

@@ -3,105 +3,146 @@
 
 #include "ops/cuda/fragments.cuh"
 #include "ops/cuda/gdn_prefill_layout.cuh"
+#include "ops/cuda/pdl.cuh"
 
 namespace sluice::cuda::gdn_prefill {
 
 constexpr int kNormThreads = 256;
-constexpr int kNormWarps = kNormThreads / kWarp;
-constexpr int kPitch = kRows / 2 + 1;  // words of a column of o in shared memory
-constexpr int kRowsOfWarp = kRows / kNormWarps;
-constexpr int kPairsOfLane = kHeadDim / 2 / kWarp;
+constexpr int kLanesOfNorm = 16;                        // a row's, eight columns each
+constexpr int kNormRows = kNormThreads / kLanesOfNorm;  // at a time
+constexpr int kNormTurns = kRows / kNormRows;
 
-__device__ __forceinline__ float silu_of(float x) {
-  return gdn::silu_unbranched(x);
+/// words[i] of lane 4 a + b goes to words[b] of lane 4 a + i.
+__device__ __forceinline__ void transpose_words(uint32_t (&words)[4]) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool is_upper = (threadIdx.x & static_cast<unsigned>(step)) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & step) != 0) continue;
+      const uint32_t sent = is_upper ? words[i] : words[i + step];
+      const uint32_t got = __shfl_xor_sync(kAllLanes, sent, step);
+      words[i] = is_upper ? got : words[i];
+      words[i + step] = is_upper ? words[i + step] : got;
+    }
+  }
 }
 
-/// Grid (chunks of the segment, num_v_heads). A warp has kRowsOfWarp rows, a lane of a row the pairs of columns 64 p + 2 lane.
-__global__ void __launch_bounds__(kNormThreads)
-    norm_kernel(Images images, Segment segment, GdnPrefill args) {
-  __shared__ uint32_t o[kHeadDim * kPitch];
-  const int head = static_cast<int>(blockIdx.y);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int first = (segment.first_chunk + static_cast<int>(blockIdx.x)) * kRows;  // of the run
-  const int count = min(kRows, segment.run.num_rows - first);
-  const int64_t step_row = segment.run.first_row + first;
+/// Normalised, weighted, gated: two values of o.
+__device__ __forceinline__ uint32_t norm_pair(uint32_t o, uint32_t z, float inverse,
+                                              float2 weight) {
+  const uint32_t n = narrow_pair(low_bf16(o) * inverse, high_bf16(o) * inverse);
+  const uint32_t y = narrow_pair(weight.x * low_bf16(n), weight.y * high_bf16(n));
+  return narrow_pair(low_bf16(y) * quick_silu(low_bf16(z)),
+                     high_bf16(y) * quick_silu(high_bf16(z)));
+}
 
-  uint32_t z[kRowsOfWarp][kPairsOfLane];
-#pragma unroll
-  for (int i = 0; i < kRowsOfWarp; ++i) {
-    const int row = warp + i * kNormWarps;
-    const bf16* from = args.z.data + (step_row + row) * args.z.stride + head * kHeadDim + 2 * lane;
-#pragma unroll
-    for (int p = 0; p < kPairsOfLane; ++p)
-      z[i][p] = row < count ? gdn::load_pair(from + p * 2 * kWarp) : 0u;
-  }
-  const auto* image =
-      reinterpret_cast<const uint4*>(images.value_image(static_cast<int>(blockIdx.x), head));
-  constexpr int kVectorsOfColumn = kRows / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < kHeadDim * kVectorsOfColumn; i += kNormThreads) {
-    const uint4 v = image[i];
-    uint32_t* to = o + i / kVectorsOfColumn * kPitch + i % kVectorsOfColumn * 4;
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-  }
-  __syncthreads();
+/// Where the first of four operands lies that a lane stores: of its four lanes' 32 values of k, the step and half of its own number.
+__device__ __forceinline__ int operands_at(int lane) {
+  const int word = lane % 4;  // pair of each group of eight: k = 2 word, 2 word + 1
+  return operand_place(lane / 4 * 32 + 2 * word);
+}
 
-  float2 weight[kPairsOfLane];
+__device__ __forceinline__ float sum_of_lanes(float x) {
 #pragma unroll
-  for (int p = 0; p < kPairsOfLane; ++p) {
-    weight[p] = *reinterpret_cast<const float2*>(args.norm + p * 2 * kWarp + 2 * lane);
+  for (int step = kLanesOfNorm / 2; step >= 1; step /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, step);
   }
+  return x;
+}
+
+/// A chunk of a value head.
+__device__ __forceinline__ void norm_rows(const GdnPrefill& args, const Chunk& chunk, int head,
+                                          const uint8_t* image) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanesOfNorm;
+  const int first = static_cast<int>(threadIdx.x) / kLanesOfNorm;
+  const bf16* z_from = args.z.data + chunk.step_row * args.z.stride + head * kHeadDim + 8 * lane;
+  uint4 o[kNormTurns], z[kNormTurns];
 #pragma unroll
-  for (int i = 0; i < kRowsOfWarp; ++i) {
-    const int row = warp + i * kNormWarps;
-    if (row >= count) break;
-    const int place = place_of_row(row);
-    const uint32_t selector = place % 2 == 0 ? 0x5410u : 0x7632u;
-    uint32_t pairs[kPairsOfLane];
+  for (int i = 0; i < kNormTurns; ++i) {
+    const int row = first + i * kNormRows;
+    z[i] =
+        row < chunk.count ? load_early(z_from + row * args.z.stride) : make_uint4(0u, 0u, 0u, 0u);
+  }
+  float2 weight[4];
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    weight[p] = *reinterpret_cast<const float2*>(args.norm + 8 * lane + 2 * p);
+  }
+  pdl_wait();
+  pdl_launch();
+#pragma unroll
+  for (int i = 0; i < kNormTurns; ++i) {
+    o[i] = *reinterpret_cast<const uint4*>(image + unit_at(first + i * kNormRows, lane));
+  }
+  const int64_t width = static_cast<int64_t>(args.num_v_heads) * kHeadDim;
+  uint16_t* to = args.operands + chunk.step_row * width + head * kHeadDim + operands_at(lane);
+#pragma unroll
+  for (int i = 0; i < kNormTurns; ++i) {
+    const int row = first + i * kNormRows;
+    const uint32_t mine[4] = {o[i].x, o[i].y, o[i].z, o[i].w};
+    const uint32_t gate[4] = {z[i].x, z[i].y, z[i].z, z[i].w};
     float squares = 0.0f;
 #pragma unroll
-    for (int p = 0; p < kPairsOfLane; ++p) {
-      const uint32_t* column = o + (p * 2 * kWarp + 2 * lane) * kPitch + place / 2;
-      pairs[p] = __byte_perm(column[0], column[kPitch], selector);
-      squares = fmaf(low_bf16(pairs[p]), low_bf16(pairs[p]), squares);
-      squares = fmaf(high_bf16(pairs[p]), high_bf16(pairs[p]), squares);
+    for (int p = 0; p < 4; ++p) {
+      squares = fmaf(low_bf16(mine[p]), low_bf16(mine[p]), squares);
+      squares = fmaf(high_bf16(mine[p]), high_bf16(mine[p]), squares);
     }
-    const float inverse = gdn::inverse_root(warp_sum(squares) / kHeadDim + args.eps);
-    uint16_t* to = args.operands + (step_row + row) * args.num_v_heads * kHeadDim;
+    const float inverse = gdn::inverse_root(sum_of_lanes(squares) / kHeadDim + args.eps);
+    uint32_t words[4];
+    bool is_out = false;
 #pragma unroll
-    for (int p = 0; p < kPairsOfLane; ++p) {
-      const uint32_t n = narrow_pair(low_bf16(pairs[p]) * inverse, high_bf16(pairs[p]) * inverse);
-      const uint32_t y = narrow_pair(weight[p].x * low_bf16(n), weight[p].y * high_bf16(n));
-      const uint32_t pair = narrow_pair(low_bf16(y) * silu_of(low_bf16(z[i][p])),
-                                        high_bf16(y) * silu_of(high_bf16(z[i][p])));
-      const uint32_t operand = operands_of(pair);
-      if (is_out_of_range(operand)) raise_flag(args.range_flag);
-      const int k = head * kHeadDim + p * 2 * kWarp + 2 * lane;
-      *reinterpret_cast<uint32_t*>(to + operand_place(k)) = operand;
+    for (int p = 0; p < 4; ++p) {
+      words[p] = operands_of(norm_pair(mine[p], gate[p], inverse, weight[p]));
+      is_out = is_out || is_out_of_range(words[p]);
     }
+    transpose_words(words);
+    if (row >= chunk.count) continue;
+    if (is_out) raise_flag(args.range_flag);
+    *reinterpret_cast<uint4*>(to + row * width) =
+        make_uint4(words[0], words[1], words[2], words[3]);
   }
 }
 
-constexpr int kRingThreads = 128;
+/// Inputs of rows [begin, end) of a run into a slot's ring, by `threads` threads, 16 bytes at a time.
+__device__ __forceinline__ void keep_rows(const GdnPrefill& args, const Run& run, int slot,
+                                          int begin, int end, int thread, int threads) {
+  const int vectors = static_cast<int>(args.conv.num_channels) / gdn::kVector;
+  bf16* ring = args.conv.data + slot * args.conv.slot_stride;
+#pragma unroll 2
+  for (int i = thread; i < (end - begin) * vectors; i += threads) {
+    const int row = begin + i / vectors;
+    const int channel = i % vectors * gdn::kVector;
+    const int64_t column = (run.position + row) % kConvRingColumns;
+    *reinterpret_cast<uint4*>(ring + column * args.conv.num_channels + channel) =
+        *reinterpret_cast<const uint4*>(args.qkv.data + (run.first_row + row) * args.qkv.stride +
+                                        channel);
+  }
+}
 
-/// The run's newest inputs into its ring, and those before the boundary into the checkpoint's. Grid (pairs of channels).
-__global__ void ring_kernel(GdnPrefill args, Run run) {
-  const int channel = 2 * static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (channel >= args.conv.num_channels) return;
-  const bf16* from = args.qkv.data + run.first_row * args.qkv.stride + channel;
-  const auto keep = [&](int slot, int begin, int end) {
-    for (int row = begin; row < end; ++row) {
-      const int64_t column = (run.position + row) % kConvRingColumns;
-      *reinterpret_cast<uint32_t*>(args.conv.data + slot * args.conv.slot_stride +
-                                   column * args.conv.num_channels + channel) =
-          gdn::load_pair(from + row * args.qkv.stride);
-    }
-  };
+/// The run's newest inputs into its ring, and those before the boundary into the checkpoint's.
+__device__ __forceinline__ void keep_inputs(const GdnPrefill& args, const Run& run, int thread,
+                                            int threads) {
+  keep_rows(args, run, run.slot, max(0, run.num_rows - gdn::kRingColumns), run.num_rows, thread,
+            threads);
   const int boundary = run.num_rows / kRows * kRows;
   if (run.checkpoint_slot != kNoSlot && boundary > 0) {
-    keep(run.checkpoint_slot, boundary - gdn::kHistory, boundary);
+    keep_rows(args, run, run.checkpoint_slot, boundary - gdn::kHistory, boundary, thread, threads);
   }
-  keep(run.slot, max(0, run.num_rows - gdn::kRingColumns), run.num_rows);
+}
+
+/// Grid (images, num_v_heads). The run's last blocks move its ring on, which nobody reads any more.
+__global__ void __launch_bounds__(kNormThreads)
+    norm_kernel(Images images, const __grid_constant__ Batch batch,
+                const __grid_constant__ GdnPrefill args) {
+  const int image = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y);
+  const Chunk chunk = chunk_of(batch, image);
+  if (chunk.is_last) {
+    keep_inputs(args, *chunk.run, head * kNormThreads + static_cast<int>(threadIdx.x),
+                args.num_v_heads * kNormThreads);
+  }
+  norm_rows(args, chunk, head, images.value_image(image, head));
 }
 
 }  // namespace sluice::cuda::gdn_prefill
