@@ -61,6 +61,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 
 /// Passed with weights: each byte is read once a step, so it should not push out what is read again.
 constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+constexpr uint64_t kEvictNormal = 0x1000000000000000;
 
 __device__ __forceinline__ void load_tile_2d(uint32_t to, const CUtensorMap* map, int x, int y,
                                              uint32_t barrier, uint64_t hint) {
@@ -101,6 +102,49 @@ __device__ __forceinline__ void load_tile_3d(uint32_t to, const CUtensorMap* map
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ __forceinline__ void load_tile_4d(uint32_t to, const CUtensorMap* map, int x, int y,
+                                             int z, int w, uint32_t barrier, uint64_t hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "l"(hint)
+      : "memory");
+}
+
+/// The same to every block of the cluster in `blocks` (a bit each), at the same place and on the same barrier of each.
+__device__ __forceinline__ void load_tile_4d(uint32_t to, const CUtensorMap* map, int x, int y,
+                                             int z, int w, uint32_t barrier, uint64_t hint,
+                                             uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7, %8;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "h"(blocks), "l"(hint)
+      : "memory");
+}
+
+/// Arrives on the barrier at the same place in another block of the cluster. Orders nothing but the arriving thread's own reads before it.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+
+__device__ __forceinline__ uint32_t block_of_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of all blocks of the cluster.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 /// A place in a ring of kSlots and the parity of its current use.

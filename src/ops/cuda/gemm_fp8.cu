@@ -1,0 +1,215 @@
+// Implements ops/cuda/gemm_fp8.h. Test: tests/gpu gemm_fp8. Log: bench/results/h200/prefill_fp8.md.
+#include "ops/cuda/gemm_fp8_epilogue.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
+                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/// cuTensorMapEncodeTiled, found through the runtime so that nothing links the driver. Null if it is not there.
+EncodeTiled encode_tiled() {
+  static const EncodeTiled found = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
+                                                                12000, cudaEnableDefault, &result);
+    return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(entry) : nullptr;
+  }();
+  return found;
+}
+
+/// What a tensor map is made of; rank 2 or 4, innermost first. Rows beyond the end arrive as zeros.
+struct Tiled {
+  CUtensorMapDataType type;
+  int rank;
+  const void* data;
+  cuuint64_t dims[4];
+  cuuint64_t strides[3];
+  cuuint32_t box[4];
+  CUtensorMapSwizzle swizzle;
+};
+
+bool encode(const Tiled& tiled, CUtensorMap* map) {
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  return encode_tiled()(map, tiled.type, static_cast<cuuint32_t>(tiled.rank),
+                        const_cast<void*>(tiled.data), tiled.dims, tiled.strides, tiled.box, steps,
+                        CU_TENSOR_MAP_INTERLEAVE_NONE, tiled.swizzle,
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+bool encode_tokens(const GemmFp8& gemm, CUtensorMap* map) {
+  return encode({CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                 2,
+                 gemm.x.values,
+                 {static_cast<cuuint64_t>(gemm.num_in), static_cast<cuuint64_t>(gemm.num_rows)},
+                 {static_cast<cuuint64_t>(gemm.x.stride)},
+                 {kScaleBlock, kFp8TileTokens},
+                 CU_TENSOR_MAP_SWIZZLE_128B},
+                map);
+}
+
+bool encode_scales(const GemmFp8& gemm, CUtensorMap* map) {
+  return encode(
+      {CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+       2,
+       gemm.x.scales,
+       {static_cast<cuuint64_t>(gemm.num_rows), static_cast<cuuint64_t>(gemm.num_in / kScaleBlock)},
+       {static_cast<cuuint64_t>(gemm.x.scale_stride) * 4},
+       {kFp8TileTokens, 1},
+       CU_TENSOR_MAP_SWIZZLE_NONE},
+      map);
+}
+
+bool encode_weights(const PackedWeight& weight, int copy_groups, CUtensorMap* map) {
+  const auto num_blocks = static_cast<cuuint64_t>(weight.num_in / kPackBlock);
+  const auto num_groups = static_cast<cuuint64_t>((weight.num_out + kRowGroup - 1) / kRowGroup);
+  return encode(
+      {CU_TENSOR_MAP_DATA_TYPE_UINT8,
+       4,
+       weight.data,
+       {kPackBlock, kRowGroup, num_blocks, num_groups},
+       {kPackBlock, kFp8BlockBytes, num_blocks * kFp8BlockBytes},
+       {kPackBlock, kRowGroup, kScaleBlock / kPackBlock, static_cast<cuuint32_t>(copy_groups)},
+       CU_TENSOR_MAP_SWIZZLE_64B},
+      map);
+}
+
+/// Token tiles whose operands stay in L2 while every weight passes by.
+int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
+#ifdef FP8_NOBAND
+  return num_token_tiles;
+#endif
+  constexpr int64_t kKeptBytes = 36ll << 20;
+  const int64_t kept = kKeptBytes / (static_cast<int64_t>(tile_tokens) * gemm.num_in);
+  if (kept >= num_token_tiles) return num_token_tiles;
+  // As many bands as that takes, all of the same size.
+  const auto most = static_cast<int>(kept < 1 ? 1 : kept);
+  const int num_bands = (num_token_tiles + most - 1) / most;
+  return (num_token_tiles + num_bands - 1) / num_bands;
+}
+
+template <typename Shape>
+bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
+  int num_tiles = 0;
+  for (int i = 0; i < gemm.num_segments; ++i) {
+    const GemmSegment& segment = gemm.segments[i];
+    if (!encode_weights(segment.weight, Shape::kCopyGroups, &params->weights[i])) return false;
+    params->segments[i] = {segment.weight.scales, segment.out, segment.out_stride,
+                           segment.weight.num_out, num_tiles};
+    if (!Shape::kPair || i == 0) {
+      num_tiles += (segment.weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
+    }
+  }
+  constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
+  params->num_segments = Shape::kPair ? 1 : gemm.num_segments;
+  params->num_rows = gemm.num_rows;
+  params->num_blocks = gemm.num_in / kScaleBlock;
+  params->num_token_tiles = (gemm.num_rows + kTokens - 1) / kTokens;
+  params->num_tiles = num_tiles;
+  params->num_units = num_tiles * params->num_token_tiles;
+  params->band = token_band(gemm, kTokens, params->num_token_tiles);
+  params->epilogue = gemm.epilogue;
+  params->operand = gemm.operand;
+  params->range_flag = gemm.range_flag;
+  return encode_tokens(gemm, &params->x) && encode_scales(gemm, &params->x_scales);
+}
+
+/// Blocks of a launch, a cluster side by side, chained to the launch before (pdl.cuh).
+struct Launch {
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config;
+
+  Launch(int num_blocks, int cluster, int shared_bytes, cudaStream_t stream)
+      : attributes{}, config{} {
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    config.gridDim = dim3(static_cast<unsigned>(num_blocks));
+    config.blockDim = dim3(kFp8Threads);
+    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+  }
+};
+
+/// Clusters that fit on the device at once; 0 if that cannot be found out.
+template <typename Shape>
+int count_clusters() {
+  static const int found = [] {
+    const auto kernel = gemm_fp8_kernel<Shape>;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             Shape::kSharedBytes) != cudaSuccess) {
+      return 0;
+    }
+    Launch launch(Shape::kCluster, Shape::kCluster, Shape::kSharedBytes, nullptr);
+    int count = 0;
+    const cudaError_t status = cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config);
+    return status == cudaSuccess ? count : 0;
+  }();
+  return found;
+}
+
+template <typename Shape>
+cudaError_t launch(const GemmFp8& gemm, cudaStream_t stream) {
+  const int num_clusters = count_clusters<Shape>();
+  Fp8Params params;
+  if (num_clusters == 0 || !fill_params<Shape>(gemm, &params)) return cudaErrorInvalidValue;
+  const int used = params.num_units < num_clusters ? params.num_units : num_clusters;
+  Launch launch(used * Shape::kCluster, Shape::kCluster, Shape::kSharedBytes, stream);
+  return cudaLaunchKernelEx(&launch.config, gemm_fp8_kernel<Shape>, params);
+}
+
+bool is_aligned(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
+bool well_formed(const Fp8Operands& operands, int num_rows) {
+  return is_aligned(operands.values) && is_aligned(operands.scales) && operands.stride % 16 == 0 &&
+         operands.scale_stride % 4 == 0 && operands.scale_stride >= num_rows;
+}
+
+bool well_formed(const GemmFp8& gemm) {
+  if (gemm.num_rows < 1 || gemm.num_in < kScaleBlock || gemm.num_in % kScaleBlock != 0)
+    return false;
+  if (gemm.num_segments < 1 || gemm.num_segments > kGemmSegments) return false;
+  if (!well_formed(gemm.x, gemm.num_rows)) return false;
+  const bool is_pair = gemm.epilogue == GemmEpilogue::kGateUp;
+  const bool is_fp32 = gemm.epilogue == GemmEpilogue::kStoreFp32;
+  for (int i = 0; i < gemm.num_segments; ++i) {
+    const GemmSegment& segment = gemm.segments[i];
+    if (segment.weight.scales == nullptr || segment.weight.num_in != gemm.num_in) return false;
+    if (is_pair || is_fp32) continue;
+    if (!is_aligned(segment.out) || segment.out_stride % 8 != 0 ||
+        segment.weight.num_out % kRowGroup != 0) {
+      return false;
+    }
+  }
+  if (!is_pair) return true;
+  const int num_out = gemm.segments[0].weight.num_out;
+  return gemm.num_segments == 2 && num_out == gemm.segments[1].weight.num_out &&
+         num_out % kScaleBlock == 0 && well_formed(gemm.operand, gemm.num_rows);
+}
+
+}  // namespace
+
+cudaError_t launch_gemm_fp8(const GemmFp8& gemm, cudaStream_t stream) {
+  if (!well_formed(gemm) || encode_tiled() == nullptr) return cudaErrorInvalidValue;
+  const bool is_pair = gemm.epilogue == GemmEpilogue::kGateUp;
+  if (gemm.num_rows <= kFp8TileTokens) {
+    if (is_pair) return launch<Fp8Shape<128, 2, 1, true>>(gemm, stream);
+    return launch<Fp8Shape<128, 1, 1, false>>(gemm, stream);
+  }
+  if (is_pair) return launch<Fp8Shape<128, 2, 2, true>>(gemm, stream);
+#ifdef FP8_256
+  return launch<Fp8Shape<128, 2, 2, false>>(gemm, stream);
+#endif
+  return launch<Fp8Shape<192, 1, 2, false>>(gemm, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,31 @@
+#pragma once
+// The FP8 mode of prefill on sm_90a: Y[M, N] = X[M, K] W[N, K]^T with X quantised to e4m3 (fp8_operands.h) and W block FP8, packed as for decode (packed.h).
+//
+// Order of sums: the products of each 128 of K are summed by the tensor cores, as they do it (four steps of 32, from zero; Hopper keeps fewer than fp32's bits there); the sum of block b enters an fp32
+// total as fma(sum, scale_x * scale_w, total), b = 0, 1, .. in order. Never split, whatever M: a row's bits are its own.
+//
+// Plain structs and pointers only: nvcc's host pass cannot read base/status.h.
+
+#include "ops/cuda/fp8_operands.h"
+#include "ops/cuda/gemm_sm90.h"
+
+namespace sluice::cuda {
+
+struct GemmFp8 {
+  Fp8Operands x;
+  int num_rows;  // at least 1
+  int num_in;    // a multiple of 128
+  int num_segments;
+  /// Weights in FP8. Outputs 16-byte aligned, num_out and out_stride multiples of 8; kStoreFp32: any num_out and stride.
+  GemmSegment segments[kGemmSegments];
+  /// kGateUp: num_out a multiple of 128; segment outputs are not used. silu by ex2.approx and rcp.approx, before it is rounded to bf16.
+  GemmEpilogue epilogue;
+  Fp8Operands
+      operand;      // kGateUp: rb(rb(silu(rb(gate))) * rb(up)), quantised: operands of down_proj
+  int* range_flag;  // kGateUp: set to 1 where a value is not finite
+};
+
+/// Programmatic launch: reads weights before pdl_wait(), x and everything else behind it. Safe to capture. cudaErrorInvalidValue for what it does not take.
+cudaError_t launch_gemm_fp8(const GemmFp8& gemm, cudaStream_t stream);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,342 @@
+// launch_gemm_fp8 against the exact product of what was quantised, in fp64; everything else of it against its own fp32 totals, bit for bit.
+#include "ops/cuda/gemm_fp8.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/random_values.h"
+#include "device_array.h"
+#include "fp8_twin.h"
+
+namespace sluice {
+namespace {
+
+/// Root mean square error of sampled outputs against theirs. The tensor cores sum 128 products in fewer bits than fp32: measured 2e-4 on an H200.
+constexpr double kBound = 1e-3;
+
+/// Quantised activations on the device; row m of `wanted` is row m.
+struct Activations {
+  int num_rows, num_in, scale_stride;
+  std::vector<bf16> plain;
+  Quantised wanted;
+  DeviceArray<uint8_t> values;
+  DeviceArray<float> scales;
+
+  Activations(int rows, int k, uint64_t key)
+      : num_rows(rows),
+        num_in(k),
+        scale_stride((rows + 3) / 4 * 4),
+        plain(random_plain(rows, k, key)),
+        wanted(quantise(plain, rows, k)),
+        values(plain.size()),
+        scales(static_cast<size_t>(k / 128 * scale_stride)) {
+    const DeviceArray<bf16> from(plain);
+    const DeviceArray<int> flag(std::vector<int>{0});
+    cuda::Fp8OperandsArgs args = {};
+    args.values = from.data();
+    args.stride = num_in;
+    args.num_rows = num_rows;
+    args.num_cols = num_in;
+    args.to = operands();
+    args.range_flag = flag.data();
+    EXPECT_EQ(cuda::launch_fp8_operands(args, nullptr), cudaSuccess);
+    EXPECT_EQ(flag.fetch()[0], 0);
+  }
+  static std::vector<bf16> random_plain(int rows, int k, uint64_t key) {
+    std::vector<bf16> out(static_cast<size_t>(rows) * static_cast<size_t>(k));
+    for (size_t i = 0; i < out.size(); ++i) {
+      // Columns differ in size, as activations' do.
+      const float size =
+          std::exp2(4.0f * random_uniform(key + 1, i % static_cast<size_t>(k)) - 2.0f);
+      out[i] = to_bf16(size * random_normal(key, i));
+    }
+    return out;
+  }
+  cuda::Fp8Operands operands() const {
+    return {values.data(), num_in, scales.data(), scale_stride};
+  }
+  /// Rows from `first` (a multiple of 4) on.
+  cuda::Fp8Operands operands_from(int first) const {
+    return {values.data() + static_cast<int64_t>(first) * num_in, num_in, scales.data() + first,
+            scale_stride};
+  }
+};
+
+struct Weight {
+  Fp8Weight host;
+  DeviceArray<uint8_t> data;
+  DeviceArray<float> scales;
+
+  Weight(int num_out, int num_in, uint64_t key)
+      : host(random_fp8_weight(num_out, num_in, key)),
+        data(host.packed()),
+        scales(host.packed_scales()) {}
+  cuda::PackedWeight view() const {
+    return {data.data(), scales.data(), nullptr, host.num_out, host.num_in};
+  }
+};
+
+cuda::GemmFp8 gemm_of(const cuda::Fp8Operands& x, int num_rows, int num_in) {
+  cuda::GemmFp8 gemm = {};
+  gemm.x = x;
+  gemm.num_rows = num_rows;
+  gemm.num_in = num_in;
+  return gemm;
+}
+
+using Weights = std::vector<Weight>;
+
+Weights random_weights(const std::vector<int>& num_outs, int num_in) {
+  Weights weights;
+  for (size_t i = 0; i < num_outs.size(); ++i) weights.emplace_back(num_outs[i], num_in, 100 + i);
+  return weights;
+}
+
+/// fp32 totals, [num_rows, num_out] of each weight one behind the other.
+std::vector<std::vector<float>> totals(const cuda::Fp8Operands& x, int num_rows,
+                                       const Weights& weights) {
+  cuda::GemmFp8 gemm = gemm_of(x, num_rows, weights[0].host.num_in);
+  gemm.epilogue = cuda::GemmEpilogue::kStoreFp32;
+  std::vector<DeviceArray<float>> out;
+  for (const Weight& weight : weights) {
+    out.emplace_back(static_cast<size_t>(num_rows) * static_cast<size_t>(weight.host.num_out));
+    gemm.segments[gemm.num_segments++] = {weight.view(), out.back().data(), weight.host.num_out};
+  }
+  EXPECT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+  std::vector<std::vector<float>> fetched;
+  for (const DeviceArray<float>& array : out) fetched.push_back(array.fetch());
+  return fetched;
+}
+
+/// Relative root mean square error of samples, edges among them.
+double error_of(const std::vector<float>& got, const Quantised& x, const Fp8Weight& w) {
+  constexpr int kSamples = 400;
+  double error = 0.0;
+  double size = 0.0;
+  for (int i = 0; i < kSamples; ++i) {
+    const bool is_edge = i < 16;
+    const int m = is_edge ? x.num_rows - 1 - i % x.num_rows
+                          : static_cast<int>(random_bits(1, static_cast<uint64_t>(i)) %
+                                             static_cast<uint64_t>(x.num_rows));
+    const int n = is_edge ? w.num_out - 1 - i % w.num_out
+                          : static_cast<int>(random_bits(2, static_cast<uint64_t>(i)) %
+                                             static_cast<uint64_t>(w.num_out));
+    const double wanted = exact_product(x, m, w, n);
+    const double off =
+        static_cast<double>(
+            got[static_cast<size_t>(m) * static_cast<size_t>(w.num_out) + static_cast<size_t>(n)]) -
+        wanted;
+    error += off * off;
+    size += wanted * wanted;
+  }
+  return std::sqrt(error / size);
+}
+
+bool same_bits(const float* a, const float* b, size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+struct Case {
+  std::vector<int> num_outs;
+  int num_in;
+  std::vector<int> row_counts;  // the largest first
+};
+/// Edges of token tiles, pieces and tiles; row tiles that end early; several segments; the 27B's own K.
+const Case kCases[] = {
+    {{128}, 128, {300, 1, 64, 127, 128, 129, 256, 257}},
+    {{8, 264, 6}, 384, {257, 7, 128, 200}},
+    {{640, 24, 136, 256}, 1024, {700, 65, 130, 513}},
+    {{1032}, 6144, {520, 40, 136, 384}},
+    {{300, 200}, 17408, {260, 3, 128}},
+};
+
+TEST(GemmFp8, TotalsAreTheExactProductsAndTheirBitsTheRowsOwn) {
+  for (const Case& c : kCases) {
+    const Activations x(c.row_counts[0], c.num_in, 1);
+    const Weights weights = random_weights(c.num_outs, c.num_in);
+    const auto all = totals(x.operands(), x.num_rows, weights);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const double error = error_of(all[i], x.wanted, weights[i].host);
+      EXPECT_LT(error, kBound) << c.num_in << " " << c.num_outs[i];
+      std::printf("K %d, N %d: relative error %.2e\n", c.num_in, c.num_outs[i], error);
+    }
+    for (const int num_rows : c.row_counts) {
+      const int first = (x.num_rows - num_rows) / 8 * 4;
+      const auto head = totals(x.operands(), num_rows, weights);
+      const auto middle = totals(x.operands_from(first), num_rows, weights);
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const auto width = static_cast<size_t>(c.num_outs[i]);
+        EXPECT_TRUE(same_bits(head[i].data(), all[i].data(), head[i].size()))
+            << c.num_in << " rows " << num_rows << " segment " << i;
+        EXPECT_TRUE(same_bits(middle[i].data(), all[i].data() + static_cast<size_t>(first) * width,
+                              middle[i].size()))
+            << c.num_in << " rows " << num_rows << " from " << first << " segment " << i;
+      }
+    }
+  }
+}
+
+/// The check of totals sees what is wrong: neighbouring scales, the order of another operand, one block left out.
+TEST(GemmFp8, TheErrorBoundRejectsWrongProducts) {
+  const Activations x(64, 1024, 1);
+  const Weights weights = random_weights({256}, 1024);
+  const auto got = totals(x.operands(), 64, weights);
+  ASSERT_LT(error_of(got[0], x.wanted, weights[0].host), kBound);
+  Quantised turned = x.wanted;
+  std::rotate(turned.scales.begin(), turned.scales.begin() + 64, turned.scales.end());
+  EXPECT_GT(error_of(got[0], turned, weights[0].host), 20 * kBound);
+  Quantised misplaced = x.wanted;
+  for (size_t i = 0; i < misplaced.codes.size(); ++i)
+    misplaced.codes[i] =
+        x.wanted.codes[i / 1024 * 1024 +
+                       static_cast<size_t>(cuda::operand_place(static_cast<int>(i % 1024)))];
+  EXPECT_GT(error_of(got[0], misplaced, weights[0].host), 20 * kBound);
+  Quantised cut = x.wanted;
+  for (int m = 0; m < 64; ++m) std::fill_n(cut.codes.begin() + m * 1024, 32, uint8_t{0});
+  EXPECT_GT(error_of(got[0], cut, weights[0].host), 20 * kBound);
+}
+
+TEST(GemmFp8, StoresRoundOnceAndStayInside) {
+  for (const bool adds : {false, true}) {
+    const Activations x(300, 384, 1);
+    const Weights weights = random_weights({264, 128}, 384);
+    const auto sums = totals(x.operands(), x.num_rows, weights);
+    for (const int num_rows : {5, 128, 300}) {
+      cuda::GemmFp8 gemm = gemm_of(x.operands(), num_rows, 384);
+      gemm.epilogue = adds ? cuda::GemmEpilogue::kResidual : cuda::GemmEpilogue::kStore;
+      std::vector<std::vector<bf16>> old;
+      std::vector<DeviceArray<bf16>> out;
+      for (const Weight& weight : weights) {
+        const int64_t stride = weight.host.num_out + 8;
+        old.emplace_back(static_cast<size_t>((num_rows + 2) * stride));
+        for (size_t i = 0; i < old.back().size(); ++i)
+          old.back()[i] = to_bf16(random_normal(21, i));
+        out.emplace_back(old.back());
+        gemm.segments[gemm.num_segments++] = {weight.view(), out.back().data(), stride};
+      }
+      ASSERT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+      for (size_t s = 0; s < weights.size(); ++s) {
+        const std::vector<bf16> got = out[s].fetch();
+        const int num_out = weights[s].host.num_out;
+        int num_wrong = 0;
+        for (size_t i = 0; i < got.size(); ++i) {
+          const auto m = static_cast<int>(i) / (num_out + 8);
+          const int n = static_cast<int>(i) % (num_out + 8);
+          bf16 wanted = old[s][i];
+          if (m < num_rows && n < num_out) {
+            const float y = to_float(to_bf16(sums[s][static_cast<size_t>(m * num_out + n)]));
+            wanted = to_bf16(adds ? to_float(wanted) + y : y);
+          }
+          num_wrong += got[i].bits != wanted.bits;
+        }
+        EXPECT_EQ(num_wrong, 0) << adds << " rows " << num_rows << " segment " << s;
+      }
+    }
+  }
+}
+
+/// Operands of down_proj: from their own totals, up to what the approximate exponential moves; bits by row count.
+TEST(GemmFp8, GateUpQuantisesItsProduct) {
+  constexpr int kRows = 300;
+  constexpr int kOut = 384;
+  const Activations x(kRows, 1024, 1);
+  const Weights weights = random_weights({kOut, kOut}, 1024);
+  const auto sums = totals(x.operands(), kRows, weights);
+  std::vector<bf16> product(static_cast<size_t>(kRows * kOut));
+  for (size_t i = 0; i < product.size(); ++i) {
+    const float gate = to_float(to_bf16(sums[0][i]));
+    const float up = to_float(to_bf16(sums[1][i]));
+    const float silu = to_float(to_bf16(gate / (1.0f + std::exp(-gate))));
+    product[i] = to_bf16(silu * up);
+  }
+  const Quantised wanted = quantise(product, kRows, kOut);
+  std::vector<uint8_t> first_codes;
+  for (const int num_rows : {kRows, 1, 128, 200}) {
+    const int stride = (num_rows + 3) / 4 * 4;
+    const DeviceArray<uint8_t> values(static_cast<size_t>((num_rows + 1) * kOut));
+    const DeviceArray<float> scales(static_cast<size_t>(kOut / 128 * stride));
+    const DeviceArray<int> flag(std::vector<int>{0});
+    cuda::GemmFp8 gemm = gemm_of(x.operands(), num_rows, 1024);
+    gemm.epilogue = cuda::GemmEpilogue::kGateUp;
+    gemm.num_segments = 2;
+    for (int i = 0; i < 2; ++i)
+      gemm.segments[i] = {weights[static_cast<size_t>(i)].view(), nullptr, 0};
+    gemm.operand = {values.data(), kOut, scales.data(), stride};
+    gemm.range_flag = flag.data();
+    ASSERT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+    const std::vector<uint8_t> codes = values.fetch();
+    const std::vector<float> got_scales = scales.fetch();
+    EXPECT_EQ(flag.fetch()[0], 0);
+    if (first_codes.empty()) first_codes = codes;
+    EXPECT_TRUE(std::equal(codes.begin(), codes.end() - kOut, first_codes.begin())) << num_rows;
+    EXPECT_TRUE(std::all_of(codes.end() - kOut, codes.end(), [](uint8_t c) { return c == 0xff; }));
+    int num_off = 0;
+    int num_far = 0;
+    for (int m = 0; m < num_rows; ++m) {
+      for (int k = 0; k < kOut; ++k) {
+        const uint8_t code = codes[static_cast<size_t>(m * kOut + cuda::fp8_operand_place(k))];
+        const uint8_t want = wanted.codes[static_cast<size_t>(m * kOut + k)];
+        num_off += code != want;
+        num_far += std::abs((code & 127) - (want & 127)) > 1;
+      }
+      for (int b = 0; b < kOut / 128; ++b) {
+        const float want = wanted.scales[static_cast<size_t>(b * kRows + m)];
+        EXPECT_NEAR(got_scales[static_cast<size_t>(b * stride + m)], want, want / 100);
+      }
+    }
+    EXPECT_LE(num_off, num_rows * kOut / 100 + 4) << num_rows;
+    EXPECT_EQ(num_far, 0) << num_rows;
+  }
+}
+
+TEST(GemmFp8, NamesWhatItDoesNotTake) {
+  const Activations x(8, 128, 1);
+  const Weights weights = random_weights({128}, 128);
+  const DeviceArray<bf16> out(size_t{8 * 128});
+  cuda::GemmFp8 gemm = gemm_of(x.operands(), 8, 128);
+  gemm.num_segments = 1;
+  gemm.segments[0] = {weights[0].view(), out.data(), 128};
+  EXPECT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+  cuda::GemmFp8 bad = gemm;
+  bad.segments[0].out_stride = 129;
+  EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
+  bad = gemm;
+  bad.segments[0].weight.scales = nullptr;  // BF16
+  EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
+  bad = gemm;
+  bad.x.scale_stride = 7;
+  EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
+  bad = gemm;
+  bad.num_rows = 0;
+  EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+/// The mode's own envelope: what quantising activations does to a projection, against the same weights and activations as they are.
+TEST(GemmFp8, EnvelopeAgainstExactActivations) {
+  const Activations x(128, 5120, 1);
+  const Weights weights = random_weights({256}, 5120);
+  const auto got = totals(x.operands(), 128, weights);
+  double error = 0.0;
+  double size = 0.0;
+  for (int i = 0; i < 400; ++i) {
+    const auto m = static_cast<size_t>(random_bits(1, static_cast<uint64_t>(i)) % 128);
+    const auto n = static_cast<size_t>(random_bits(2, static_cast<uint64_t>(i)) % 256);
+    double exact = 0.0;
+    for (size_t k = 0; k < 5120; ++k) {
+      exact += static_cast<double>(to_float(x.plain[m * 5120 + k])) *
+               weights[0].host.value(static_cast<int>(n), static_cast<int>(k));
+    }
+    const double off = static_cast<double>(got[0][m * 256 + n]) - exact;
+    error += off * off;
+    size += exact * exact;
+  }
+  const double relative = std::sqrt(error / size);
+  std::printf("FP8 activations against exact ones, K 5120: relative error %.2e\n", relative);
+  EXPECT_LT(relative, 0.04);
+  EXPECT_GT(relative, 0.005);
+}
+
+}  // namespace
+}  // namespace sluice
