@@ -111,6 +111,18 @@ Difference own_noise(const GoldenCase& golden, const OtherPath& path) {
   return noise;
 }
 
+double relative_noise(const GoldenCase& golden, const Envelope& envelope) {
+  double noise = 1.0;
+  if (golden.generation && envelope.generation.mean > 0.0) {
+    noise = std::max(noise,
+                     own_noise(golden, *golden.generation).stats().mean / envelope.generation.mean);
+  }
+  if (golden.dither && envelope.dither.mean > 0.0) {
+    noise = std::max(noise, own_noise(golden, *golden.dither).stats().mean / envelope.dither.mean);
+  }
+  return noise;
+}
+
 double joint_noise(double generation, double dither) {
   return std::hypot(generation, dither / std::sqrt(3.0));
 }

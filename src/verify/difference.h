@@ -58,6 +58,9 @@ struct Envelope {
   double flip_share = 0.0;
 };
 
+/// How many times noisier the oracle's own paths are on this prompt than on the golden's prompts together; at least 1.
+double relative_noise(const GoldenCase& golden, const Envelope& envelope);
+
 /// `noise` of the two paths together, in any unit.
 double joint_noise(double generation, double dither);
 
