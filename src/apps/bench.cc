@@ -57,7 +57,7 @@ class BenchStep {
     cases_ = all_cases(options_);
     SLUICE_ASSIGN_OR_RETURN(
         runner_, StepRunner::create(weights(), *setup_->backend().ops, cases_, options_.seed));
-    print(fmt::format("graphs      those of a session recorded in {:.0f} ms, as at load\n",
+    print_bench(fmt::format("graphs      those of a session recorded in {:.0f} ms, as at load\n",
                       runner_->rehearsal_ms()));
     return Status();
   }

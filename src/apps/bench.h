@@ -31,6 +31,7 @@ struct BenchPrefillOptions {
   std::vector<int64_t> cold = {512, 4096, 8192, 32768, 131072};
   std::vector<int64_t> append = {16, 64, 200, 512, 2048};
   std::vector<int64_t> past = {8192, 32768};  // of each append
+  std::string prefill_math = "exact";         // or fp8
   uint64_t seed = 1;
   int num_runs = 5;  // of a case; long ones get fewer
   int num_cuts = 4;  // ways to run the signature's prompt

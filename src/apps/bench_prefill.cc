@@ -80,7 +80,8 @@ class BenchPrefill {
                               prompt.context(), kBenchContextMax);
     }
     SLUICE_ASSIGN_OR_RETURN(
-        setup_, BenchSetup::open({options_.size, options_.format, options_.device, options_.seed}));
+        setup_, BenchSetup::open({options_.size, options_.format, options_.device, options_.seed,
+                                  options_.prefill_math}));
     SLUICE_ASSIGN_OR_RETURN(runner_, PrefillRunner::create(weights(), setup_->backend(),
                                                            {cases_, kSignatureIds, options_.seed}));
     ceilings_.gbs = setup_->gbs();

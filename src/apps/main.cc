@@ -93,6 +93,15 @@ void add_backend_flags(CLI::App* command, ModelFlags* flags) {
                       "--device cuda portable, the kernels that every GPU has");
 }
 
+void add_prefill_math_flag(CLI::App* command, std::string* math) {
+  command
+      ->add_option("--prefill-math", *math,
+                   "exact, or with --device cuda fp8: prompts with activations rounded to FP8, "
+                   "faster and less exact (block FP8 checkpoints)")
+      ->check(CLI::IsMember({"exact", "fp8"}))
+      ->capture_default_str();
+}
+
 void add_model_flags(CLI::App* command, ModelFlags* flags) {
   command->add_option("--model", flags->model_dir,
                       "Folder of a published checkpoint (default: the embedded model)");
@@ -101,6 +110,7 @@ void add_model_flags(CLI::App* command, ModelFlags* flags) {
                    "Longest session in tokens (default: the model's limit, at most 32768)")
       ->check(in_range<int64_t>(1, kTokensMax));
   add_backend_flags(command, flags);
+  add_prefill_math_flag(command, &flags->prefill_math);
 }
 
 void add_sampling_flags(CLI::App* command, SamplingFlags* flags) {
@@ -301,6 +311,7 @@ void add_verify(CLI::App* app, VerifyCommandOptions* options, Main* main) {
       ->check(seed_range())
       ->capture_default_str();
   add_backend_flags(command, &options->model);
+  add_prefill_math_flag(command, &options->model.prefill_math);
   command->footer(
       "Examples:\n  sluice verify\n"
       "  sluice verify DIR --golden tests/golden/model/synth_27b_8\n"
@@ -398,6 +409,7 @@ void add_bench_prefill(CLI::App* bench, BenchPrefillOptions* options, Main* main
   add_lengths("--append", &options->append,
               "Tokens of prompts behind what a session holds (default: 16,64,200,512,2k)");
   add_lengths("--past", &options->past, "Tokens that it holds (default: 8k,32k)");
+  add_prefill_math_flag(command, &options->prefill_math);
   command->add_option("--runs", options->num_runs, "Runs of each prompt; long ones get fewer")
       ->check(in_range(1, 1000))
       ->capture_default_str();

@@ -48,6 +48,7 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelFlags& flags, bool ids_on
   options.ids_only = ids_only;
   options.device = flags.device;
   options.isa = flags.isa;
+  options.prefill_math = flags.prefill_math;
   options.num_threads = flags.num_threads;
   options.context_max = flags.context_max;
   SLUICE_ASSIGN_OR_RETURN(options.model_dir, model_dir(flags));

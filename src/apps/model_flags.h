@@ -15,6 +15,7 @@ struct ModelFlags {
   std::string model_dir;  // "": the embedded model
   std::string device = "auto";
   std::string isa;
+  std::string prefill_math = "exact";
   int num_threads = 0;
   int64_t context_max = 0;
 };

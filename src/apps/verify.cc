@@ -49,8 +49,9 @@ Result<std::optional<Golden>> find_golden(const VerifyCommandOptions& options, c
 Result<bool> verify(const VerifyCommandOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SLUICE_ASSIGN_OR_RETURN(const Path dir, model_dir(options.model));
-  SLUICE_ASSIGN_OR_RETURN(const Backend backend,
-                          choose_backend(options.model.device, options.model.isa));
+  SLUICE_ASSIGN_OR_RETURN(
+      const Backend backend,
+      choose_backend(options.model.device, options.model.isa, options.model.prefill_math));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model(dir, LoadOptions()));
   std::printf("model    %s\nbackend  %s\n", dir.c_str(), std::string(backend.ops->name).c_str());
   SLUICE_ASSIGN_OR_RETURN(const std::optional<Golden> golden,

@@ -15,10 +15,13 @@ struct Backend {
   /// Rows of one step of a prompt, multiples of kGdnChunk: what suits this backend, and the most it takes.
   int64_t prefill_rows = 512;
   int64_t prefill_rows_max = 65536;
+  PrefillMath prefill_math = PrefillMath::kExact;
 };
 
 /// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref; with cuda portable: the projections
-/// (mma.sync) that any GPU has, whatever this one has besides. Other kernels have one form for all.
-Result<Backend> choose_backend(std::string_view device, std::string_view isa);
+/// (mma.sync) that any GPU has, whatever this one has besides. Other kernels have one form for all. `prefill_math` exact, or fp8 where the backend has kernels for it:
+/// faster prompts, of which activations are rounded to e4m3; decode stays as it is.
+Result<Backend> choose_backend(std::string_view device, std::string_view isa,
+                               std::string_view prefill_math = "exact");
 
 }  // namespace sluice

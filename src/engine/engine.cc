@@ -51,11 +51,13 @@ StateLimits state_limits(const EngineOptions& options, int64_t context_max) {
   return limits;
 }
 
-ForwardLimits forward_limits(const EngineOptions& options, int64_t context_max) {
+ForwardLimits forward_limits(const EngineOptions& options, int64_t context_max,
+                             const Backend& backend) {
   ForwardLimits limits;
   limits.num_rows_max = options.prefill_rows_max;
   limits.num_logit_rows_max = 1;
   limits.context_max = context_max;
+  limits.prefill_math = backend.prefill_math;
   return limits;
 }
 
@@ -90,7 +92,8 @@ Engine::~Engine() {
 
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   SLUICE_RETURN_IF_ERROR(check_options(options));
-  SLUICE_ASSIGN_OR_RETURN(const Backend backend, choose_backend(options.device, options.isa));
+  SLUICE_ASSIGN_OR_RETURN(const Backend backend,
+                          choose_backend(options.device, options.isa, options.prefill_math));
   LoadOptions load_options;
   load_options.num_threads = options.num_threads;
   SLUICE_ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model_dir, load_options));
@@ -114,9 +117,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(
       impl->state, StatePool::create(weights.config, state_limits(options, impl->context_max),
                                      *backend.ops->memory));
-  SLUICE_ASSIGN_OR_RETURN(impl->forward,
-                          Forward::create(weights, *backend.ops, impl->pool,
-                                          forward_limits(impl->options, impl->context_max)));
+  SLUICE_ASSIGN_OR_RETURN(
+      impl->forward, Forward::create(weights, *backend.ops, impl->pool,
+                                     forward_limits(impl->options, impl->context_max, backend)));
   impl->sampler.emplace(weights.config.vocab_size, impl->num_defined_ids());
   rehearse_steps(*impl->forward, *impl->state, backend.prefill_form, impl->options.prefill_rows_max,
                  impl->num_defined_ids());

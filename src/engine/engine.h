@@ -34,6 +34,8 @@ struct EngineOptions {
   int64_t prefill_rows_max = 0;
   /// "" picks the best; else scalar | avx2 | avx512 | avx512bf16 | amx | ref (the reference backend).
   std::string isa;
+  /// exact, or fp8: activations of prompts rounded to e4m3 (engine/backend.h). Needs a checkpoint in block FP8.
+  std::string prefill_math = "exact";
   /// Called while a device's copy of the weights is made; null: not at all.
   OnPlacing on_placing;
   /// The chat template and tokenizer are needed unless only ids are used (benchmarks on synthetic weights).

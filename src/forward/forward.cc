@@ -19,6 +19,14 @@ void check_runs(std::span<const RowRun> runs, int64_t num_rows, int64_t context_
   SLUICE_CHECK_EQ(next, num_rows);
 }
 
+Status check_prefill_math(const ModelWeights& weights, const ForwardLimits& limits) {
+  const bool is_fp8 = weights.layers[0].mlp.gate_proj.format == WeightFormat::kFp8Block128;
+  if (limits.prefill_math == PrefillMath::kExact || is_fp8) return Status();
+  return unsupported(
+      "prefill math fp8 is for checkpoints in block FP8; this one's projections are BF16: use "
+      "exact");
+}
+
 }  // namespace
 
 OpDims op_dims(const ModelConfig& c, const ForwardLimits& limits, int num_threads) {
@@ -31,6 +39,7 @@ OpDims op_dims(const ModelConfig& c, const ForwardLimits& limits, int num_thread
   dims.num_rows_max = limits.num_rows_max;
   dims.context_max = limits.context_max;
   dims.num_threads = num_threads;
+  dims.prefill_math = limits.prefill_math;
   return dims;
 }
 
@@ -38,6 +47,7 @@ Result<Forward> Forward::create(const ModelWeights& weights, const OpTable& ops,
                                 const ForwardLimits& limits) {
   const OpDims dims = op_dims(weights.config, limits, pool.num_threads());
   SLUICE_RETURN_IF_ERROR(ops.check_shape(dims));
+  SLUICE_RETURN_IF_ERROR(check_prefill_math(weights, limits));
   Forward forward;
   forward.weights_ = &weights;
   forward.ops_ = &ops;

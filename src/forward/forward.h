@@ -11,6 +11,7 @@ struct ForwardLimits {
   int64_t num_rows_max = 1;
   int64_t num_logit_rows_max = 1;
   int64_t context_max = 0;
+  PrefillMath prefill_math = PrefillMath::kExact;
 };
 
 /// One step of the target model.

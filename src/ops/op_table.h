@@ -17,6 +17,9 @@
 
 namespace sluice {
 
+/// How the projections of a prompt's rows multiply: activations as they are, or rounded to e4m3 in groups of 128 columns where the weight is block FP8.
+enum class PrefillMath { kExact, kFp8 };
+
 /// What a backend must know to accept a model and to size its scratch.
 struct OpDims {
   int64_t hidden = 0;
@@ -28,6 +31,7 @@ struct OpDims {
   int64_t num_rows_max = 0;
   int64_t context_max = 0;
   int num_threads = 1;
+  PrefillMath prefill_math = PrefillMath::kExact;
 };
 
 /// logits [num_logit_rows, vocab_size] bf16. Ids from num_defined on are never drawn.

@@ -21,7 +21,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const ModelWeights& wei
   std::unique_ptr<ModelRunner> runner(new ModelRunner(weights, backend, limits, std::move(state)));
   SLUICE_ASSIGN_OR_RETURN(runner->forward_,
                           Forward::create(weights, *backend.ops, runner->pool_,
-                                          {limits.rows_max, limits.rows_max, limits.context_max}));
+                                          {limits.rows_max, limits.rows_max, limits.context_max,
+                                           backend.prefill_math}));
   return runner;
 }
 

@@ -27,7 +27,7 @@ Result<BenchSetup> BenchSetup::open(const BenchSetupOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const WeightFormat format, weight_format(options.format));
   SLUICE_RETURN_IF_ERROR(cuda::check_gpu().with_context("--device cuda"));
   BenchSetup setup;
-  SLUICE_ASSIGN_OR_RETURN(setup.backend_, choose_backend(options.device, ""));
+  SLUICE_ASSIGN_OR_RETURN(setup.backend_, choose_backend(options.device, "", options.prefill_math));
   print_bench(fmt::format("gpu         {}\n", cuda::describe_gpu()));
   SLUICE_ASSIGN_OR_RETURN(setup.speed_, cuda::measure_read_speed());
   print_bench(

@@ -12,6 +12,7 @@ struct BenchSetupOptions {
   std::string format;  // bf16 or fp8
   std::string device;  // cuda; anything else is refused
   uint64_t seed = 0;
+  std::string prefill_math = "exact";
 };
 
 class BenchSetup {

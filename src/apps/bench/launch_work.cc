@@ -100,6 +100,7 @@ class Accountant {
     if (!step_.is_prompt) return;
     work->core.push_back(
         {"operands", {"norm", LaunchPart::kRest, 2 * values(config_.hidden_size)}});
+    work->core.push_back({"requantise", {"to e4m3", LaunchPart::kRest}});
   }
 
   BlockWork gdn() const {
@@ -225,7 +226,11 @@ std::vector<LaunchWork> works_of(StepBlock block, std::span<const std::string> k
     const CoreWork* core = find_core(work, kernel);
     if (is_projection(kernel)) {
       const bool is_last = has_core ? is_behind_core : 2 * num_seen >= num_projections;
-      works.push_back(is_last ? work.last : work.first);
+      // The FP8 mode leaves a mixer's BF16 weights, a few rows, to a launch of their own.
+      const bool is_leftover = has_core && !is_last && num_seen > 0;
+      works.push_back(is_leftover ? LaunchWork{"b a", LaunchPart::kProjections}
+                      : is_last   ? work.last
+                                  : work.first);
       ++num_seen;
     } else if (core != nullptr) {
       is_behind_core |= is_mixers(core);

@@ -49,8 +49,10 @@ Result<std::unique_ptr<PrefillRunner>> PrefillRunner::create(const ModelWeights&
   const StateLimits limits = state_limits(options);
   runner->ids_ = bench_ids(kPromptSeed, limits.context_max, weights.config.vocab_size);
   SLUICE_ASSIGN_OR_RETURN(
-      runner->model_, BenchModel::create(weights, *backend.ops, limits,
-                                         {runner->rows_max_, 1, limits.context_max}, options.seed));
+      runner->model_,
+      BenchModel::create(weights, *backend.ops, limits,
+                         {runner->rows_max_, 1, limits.context_max, backend.prefill_math},
+                         options.seed));
   return runner;
 }
 

@@ -115,7 +115,7 @@ std::vector<double> StepRunner::wall_intervals_us(int num_steps, size_t num_ahea
 double StepRunner::rehearsal_ms() {
   const auto start = std::chrono::steady_clock::now();
   rehearse_steps(model_->forward(), model_->state(), GdnForm::kStep, kRowsMax,
-                 static_cast<int32_t>(model_->config().vocab_size));
+                 model_->vocab_size());
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   return ms.count();
 }

@@ -35,10 +35,11 @@ ProjectionScratch scratch_of(const OpContext& context) {
 }
 
 /// What `buffer` holds as operands, or is to hold.
-ProjectionInput operands_of(int64_t num_rows, int64_t num_cols, uint16_t* buffer,
+ProjectionInput operands_of(int64_t num_rows, int64_t num_cols, const OperandBuffer& buffer,
                             const OpContext& context) {
-  ProjectionInput input = {static_cast<int>(num_rows), static_cast<int>(num_cols), buffer};
+  ProjectionInput input = {static_cast<int>(num_rows), static_cast<int>(num_cols), buffer.f16};
   input.is_prefill = context.is_prefill;
+  if (context.is_prefill) input.fp8 = buffer.fp8(num_rows, num_cols);
   return input;
 }
 
@@ -57,7 +58,8 @@ ProjectionOutput output_of(const WeightView& weight, const MatView<bf16>& out) {
 }
 
 /// Values as they are, made into operands in `buffer`.
-ProjectionInput plain(const MatView<const bf16>& x, uint16_t* buffer, const OpContext& context) {
+ProjectionInput plain(const MatView<const bf16>& x, const OperandBuffer& buffer,
+                      const OpContext& context) {
   ProjectionInput input = operands_of(x.num_rows, x.num_cols, buffer, context);
   input.values = x.data;
   input.stride = x.stride;
@@ -99,7 +101,7 @@ GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
   core.state = args.recurrent;
   core.tickets = work.gdn_tickets;
   core.core = rows_of(args.core);
-  core.operands = work.output;
+  core.operands = work.output.f16;
   core.range_flag = context.step.range_flag;
   return core;
 }
@@ -120,7 +122,7 @@ GdnPrefill prefill_core(const GdnMixerArgs& args, const OpContext& context) {
   core.eps = args.eps;
   core.conv = args.conv_state;
   core.state = args.recurrent;
-  core.operands = work.output;
+  core.operands = work.output.f16;
   core.range_flag = context.step.range_flag;
   core.scratch = work.gdn_prefill;
   core.scratch_chunks = kGdnPrefillChunks;
@@ -152,7 +154,7 @@ AttentionDecode decode_attention(const AttentionMixerArgs& args, const OpContext
   attention.sin = rows_of(args.sin);
   attention.kv = args.kv;
   attention.out = rows_of(args.core);
-  attention.operands = work.output;
+  attention.operands = work.output.f16;
   attention.range_flag = context.step.range_flag;
   attention.context_max = args.cos.num_rows;
   attention.num_sms = device().num_sms;
@@ -174,7 +176,7 @@ AttentionPrefill prefill_attention(const AttentionMixerArgs& args, const OpConte
   attention.cos = rows_of(args.cos);
   attention.sin = rows_of(args.sin);
   attention.kv = args.kv;
-  attention.operands = work.output;
+  attention.operands = work.output.f16;
   attention.range_flag = context.step.range_flag;
   for (const RowRun& run : args.runs) {
     attention.context_max = std::max<int64_t>(attention.context_max, run.position + run.num_rows);
@@ -227,10 +229,12 @@ bool mlp_block(const MlpArgs& args, OpContext& context) {
   if (!has_blocks(context)) return false;
   const WorkMemory& work = work_of(context);
   const int64_t intermediate = args.gate_proj.num_out;
-  const GateUpOutput halves = {weight_of(args.gate_proj), weight_of(args.up_proj), work.output};
-  SLUICE_CUDA_CHECK(project_gate_up(normed(args.x, args.norm, args.eps, context), halves,
-                                    scratch_of(context), stream()));
-  const ProjectionInput input = operands_of(args.x.num_rows, intermediate, work.output, context);
+  const ProjectionInput x = normed(args.x, args.norm, args.eps, context);
+  ProjectionInput input = operands_of(args.x.num_rows, intermediate, work.output, context);
+  GateUpOutput halves = {weight_of(args.gate_proj), weight_of(args.up_proj), work.output.f16};
+  halves.fp8 = input.fp8;
+  input.has_fp8 = gates_in_fp8(x, halves);
+  SLUICE_CUDA_CHECK(project_gate_up(x, halves, scratch_of(context), stream()));
   SLUICE_CUDA_CHECK(
       project_residual(input, output_of(args.down_proj, args.x), scratch_of(context), stream()));
   return true;
@@ -255,7 +259,9 @@ bool head_block(const HeadArgs& args, OpContext& context) {
     ProjectionInput rows = plain(args.hidden, work_of(context).input, context);
     rows.num_rows = static_cast<int>(count);
     rows.row_list = context.step.logit_rows + first;
-    rows.is_prefill = false;  // few rows, and the same bits behind a prompt as behind a token
+    // Few rows, and the same bits behind a prompt as behind a token.
+    rows.is_prefill = false;
+    rows.fp8 = {};
     const ProjectionOutput logits = output_of(args.lm_head, args.logits.rows(first, count));
     SLUICE_CUDA_CHECK(project(rows, {&logits, 1}, scratch_of(context), stream()));
   }
@@ -284,7 +290,7 @@ void linear_residual(const LinearResidualArgs& args, OpContext& context) {
 void gate_up(const GateUpArgs& args, OpContext& context) {
   for_row_slices(args.x, context, [&](int64_t first, const MatView<const bf16>& x) {
     const WorkMemory& work = work_of(context);
-    GateUpOutput output = {weight_of(args.gate), weight_of(args.up), work.output};
+    GateUpOutput output = {weight_of(args.gate), weight_of(args.up), work.output.f16};
     output.values = args.out.row(first);
     output.stride = args.out.stride;
     SLUICE_CUDA_CHECK(

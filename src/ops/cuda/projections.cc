@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/cuda/device.h"
+#include "ops/cuda/gemm_fp8.h"
 #include "ops/cuda/gemm_prefill.h"
 #include "ops/cuda/gemm_sm90.h"
 #include "ops/cuda/skinny.h"
@@ -36,9 +37,35 @@ SkinnyMachine machine_of(const ProjectionScratch& scratch) {
   return {device().num_sms, device().smem_bytes_max, scratch.range_flag};
 }
 
+bool takes_fp8(const ProjectionInput& x, const PackedWeight& weight) {
+  return x.fp8.values != nullptr && weight.scales != nullptr;
+}
+
+cudaError_t prepare_fp8(const ProjectionInput& x, const ProjectionScratch& scratch,
+                        cudaStream_t stream) {
+  if (x.has_fp8) return cudaSuccess;
+  if (x.values == nullptr) {
+    return launch_fp8_requantise(
+        {x.operands, x.num_cols, x.num_rows, x.num_cols, x.fp8, scratch.range_flag}, stream);
+  }
+  Fp8OperandsArgs args = {};
+  args.values = x.values;
+  args.stride = x.stride;
+  args.num_rows = x.num_rows;
+  args.num_cols = x.num_cols;
+  args.norm_weight = x.norm_weight;
+  args.eps = x.eps;
+  args.to = x.fp8;
+  args.f16_operands = x.operands;
+  args.out_stride = x.num_cols;
+  args.range_flag = scratch.range_flag;
+  return launch_fp8_operands(args, stream);
+}
+
 /// Makes the operands of values.
 cudaError_t prepare(const ProjectionInput& x, const ProjectionScratch& scratch,
                     cudaStream_t stream) {
+  if (x.fp8.values != nullptr) return prepare_fp8(x, scratch, stream);
   if (x.values == nullptr) return cudaSuccess;
   OperandsArgs args = {};
   args.values = x.values;
@@ -64,6 +91,39 @@ Gemm gemm_of(const ProjectionInput& x, GemmEpilogue epilogue, const ProjectionSc
   gemm.range_flag = scratch.range_flag;
   gemm.workspace = {scratch.partials, scratch.tickets};
   return gemm;
+}
+
+GemmFp8 gemm_fp8_of(const ProjectionInput& x, GemmEpilogue epilogue,
+                    const ProjectionScratch& scratch) {
+  GemmFp8 gemm = {};
+  gemm.x = x.fp8;
+  gemm.num_rows = x.num_rows;
+  gemm.num_in = x.num_cols;
+  gemm.epilogue = epilogue;
+  gemm.range_flag = scratch.range_flag;
+  return gemm;
+}
+
+GemmSegment segment_of(const ProjectionOutput& output) {
+  return {output.weight, output.out, output.stride};
+}
+
+/// The outputs whose weights are FP8, then the others.
+cudaError_t project_fp8(const ProjectionInput& x, std::span<const ProjectionOutput> outputs,
+                        const ProjectionScratch& scratch, cudaStream_t stream) {
+  GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kStore, scratch);
+  Gemm exact = gemm_of(x, GemmEpilogue::kStore, scratch);
+  for (const ProjectionOutput& output : outputs) {
+    if (takes_fp8(x, output.weight)) {
+      gemm.segments[gemm.num_segments++] = segment_of(output);
+    } else {
+      exact.segments[exact.num_segments++] = segment_of(output);
+    }
+  }
+  if (gemm.num_segments > 0) {
+    if (const cudaError_t error = launch_gemm_fp8(gemm, stream); error != cudaSuccess) return error;
+  }
+  return exact.num_segments > 0 ? launch_gemm_prefill(exact, stream) : cudaSuccess;
 }
 
 /// Calls fn(input, first row) for slices of rows that one launch takes; weights stream once a slice.
@@ -93,13 +153,14 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
                     const ProjectionScratch& scratch, cudaStream_t stream) {
   if (outputs.size() > static_cast<size_t>(kSkinnyOutputsMax)) return cudaErrorInvalidValue;
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  if (x.fp8.values != nullptr) return project_fp8(x, outputs, scratch, stream);
   const bool all_even = std::all_of(outputs.begin(), outputs.end(),
                                     [](const ProjectionOutput& o) { return is_even(o.stride); });
   if (uses_gemm(x) && all_even) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kStore, scratch);
     gemm.num_segments = static_cast<int>(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
-      gemm.segments[i] = {outputs[i].weight, outputs[i].out, outputs[i].stride};
+      gemm.segments[i] = segment_of(outputs[i]);
     }
     return launch_gemm(x.is_prefill, gemm, stream);
   }
@@ -117,10 +178,16 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
 cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& output,
                              const ProjectionScratch& scratch, cudaStream_t stream) {
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  if (takes_fp8(x, output.weight)) {
+    GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kResidual, scratch);
+    gemm.num_segments = 1;
+    gemm.segments[0] = segment_of(output);
+    return launch_gemm_fp8(gemm, stream);
+  }
   if (uses_gemm(x) && is_even(output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kResidual, scratch);
     gemm.num_segments = 1;
-    gemm.segments[0] = {output.weight, output.out, output.stride};
+    gemm.segments[0] = segment_of(output);
     return launch_gemm(x.is_prefill, gemm, stream);
   }
   return for_slices(x, [&](const SkinnyInput& input, int first) {
@@ -129,9 +196,21 @@ cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& o
   });
 }
 
+bool gates_in_fp8(const ProjectionInput& x, const GateUpOutput& output) {
+  return takes_fp8(x, output.gate) && takes_fp8(x, output.up) && output.values == nullptr;
+}
+
 cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
                             const ProjectionScratch& scratch, cudaStream_t stream) {
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  if (gates_in_fp8(x, output)) {
+    GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kGateUp, scratch);
+    gemm.num_segments = 2;
+    gemm.segments[0].weight = output.gate;
+    gemm.segments[1].weight = output.up;
+    gemm.operand = output.fp8;
+    return launch_gemm_fp8(gemm, stream);
+  }
   const int num_out = output.gate.num_out;
   if (uses_gemm(x) && num_out % kPackBlock == 0 && is_even(output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kGateUp, scratch);

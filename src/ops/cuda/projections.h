@@ -1,13 +1,14 @@
 #pragma once
 // The projections of a step, by the kernels that suit the GPU and the rows. Decode, up to 64 rows: wgmma where the GPU has it, mma.sync elsewhere and for few rows,
-// all in the order of packed.h, so a row's bits are the same whichever runs. Prompts, any number of rows: wgmma in an order of its own (gemm_sm90.h), with the same
-// bits at every number of rows.
+// all in the order of packed.h, so a row's bits are the same whichever runs. Prompts, any number of rows: wgmma in an order of its own (gemm_prefill.h), with the same
+// bits at every number of rows; or, in the FP8 mode, of activations as e4m3 (gemm_fp8.h), where weights are FP8.
 
 #include <cuda_runtime_api.h>
 
 #include <span>
 
 #include "base/bf16.h"
+#include "ops/cuda/fp8_operands.h"
 #include "ops/cuda/packed.h"
 
 namespace sluice::cuda {
@@ -29,6 +30,10 @@ struct ProjectionInput {
   const int32_t* row_list = nullptr;
   /// By the prompts' kernels, where has_prefill_kernels(). Else num_rows is at most kProjectionRowsMax.
   bool is_prefill = false;
+  /// The FP8 mode of prompts: a buffer for the operands as e4m3, which are made of the values or else of `operands`. No values: the exact mode.
+  Fp8Operands fp8 = {};
+  /// They are there already.
+  bool has_fp8 = false;
 };
 
 struct ProjectionOutput {
@@ -58,7 +63,11 @@ struct GateUpOutput {
   uint16_t* operands;
   bf16* values = nullptr;
   int64_t stride = 0;  // of the values, elements
+  /// FP8 mode: they come here instead, unless values are wanted.
+  Fp8Operands fp8 = {};
 };
+/// Are the MLP's halves multiplied in the FP8 mode, so that the output is `fp8`?
+bool gates_in_fp8(const ProjectionInput& x, const GateUpOutput& output);
 cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
                             const ProjectionScratch& scratch, cudaStream_t stream);
 

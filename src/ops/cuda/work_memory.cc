@@ -49,6 +49,16 @@ size_t attention_prefill_bytes_of(const OpDims& dims) {
       attention_prefill_split_bytes(split_rows, 1, heads, kv_heads, dims.context_max, num_sms));
 }
 
+void take_operands(int64_t rows, int64_t cols, PrefillMath math, Places* places,
+                   OperandBuffer* buffer) {
+  buffer->f16_bytes = static_cast<size_t>(rows * cols) * sizeof(uint16_t);
+  places->take(buffer->f16_bytes, &buffer->f16);
+  if (math != PrefillMath::kFp8) return;
+  const int64_t scales = OperandBuffer::fp8_scale_stride(rows) * (cols / kScaleBlock);
+  places->take(static_cast<size_t>(rows * cols), &buffer->fp8_values);
+  places->take(static_cast<size_t>(scales) * sizeof(float), &buffer->fp8_scales);
+}
+
 void take_prefill(const OpDims& dims, Places* places, WorkMemory* memory) {
   places->take(gdn_prefill_scratch_bytes(static_cast<int>(dims.gdn.num_k_heads),
                                          static_cast<int>(dims.gdn.num_v_heads), kGdnPrefillChunks),
@@ -65,16 +75,11 @@ void take_all(const OpDims& dims, Places* places, WorkMemory* memory) {
   // The draft head's first projection reads two hidden vectors.
   const int64_t output_cols =
       std::max({dims.gdn.value_width(), attention_width, dims.intermediate, 2 * dims.hidden});
-  const auto operand_bytes = [&](int64_t cols) {
-    return static_cast<size_t>(rows * cols) * sizeof(uint16_t);
-  };
   places->take(projection_partial_bytes(), &memory->partials);
   places->take(projection_ticket_bytes(), &memory->tickets);
   places->take(gdn_ticket_bytes(dims), &memory->gdn_tickets);
-  memory->input_bytes = operand_bytes(dims.hidden);
-  memory->output_bytes = operand_bytes(output_cols);
-  places->take(memory->input_bytes, &memory->input);
-  places->take(memory->output_bytes, &memory->output);
+  take_operands(rows, dims.hidden, dims.prefill_math, places, &memory->input);
+  take_operands(rows, output_cols, dims.prefill_math, places, &memory->output);
   places->take(attention_decode_scratch_bytes(static_cast<int>(decode_rows),
                                               static_cast<int>(dims.attention.num_heads),
                                               static_cast<int>(dims.attention.num_kv_heads),
@@ -102,8 +107,8 @@ Result<WorkMemory> WorkMemory::create(const OpDims& dims) {
 }
 
 void WorkMemory::clear_operands() const {
-  device_memory().clear(input, input_bytes);
-  device_memory().clear(output, output_bytes);
+  device_memory().clear(input.f16, input.f16_bytes);
+  device_memory().clear(output.f16, output.f16_bytes);
 }
 
 }  // namespace sluice::cuda

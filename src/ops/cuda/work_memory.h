@@ -7,6 +7,20 @@
 namespace sluice::cuda {
 
 /// For decode's steps of up to kProjectionRowsMax rows, and for prompts' of any number. Launches follow one another, so one of each serves all layers.
+/// Operands of a projection's input, as f16 and, for prompts in the FP8 mode, as e4m3.
+struct OperandBuffer {
+  uint16_t* f16 = nullptr;
+  size_t f16_bytes = 0;
+  uint8_t* fp8_values = nullptr;  // null: not that mode
+  float* fp8_scales = nullptr;
+
+  /// For so many rows and columns.
+  Fp8Operands fp8(int64_t num_rows, int64_t num_cols) const {
+    return {fp8_values, num_cols, fp8_scales, fp8_scale_stride(num_rows)};
+  }
+  static int64_t fp8_scale_stride(int64_t num_rows) { return (num_rows + 3) / 4 * 4; }
+};
+
 /// Chunks of a run that lie side by side in gdn_prefill's scratch; longer runs take turns.
 inline constexpr int kGdnPrefillChunks = 64;
 
@@ -18,10 +32,8 @@ class WorkMemory {
   float* partials = nullptr;   // of projections
   int* tickets = nullptr;      // of projections: zero between launches
   int* gdn_tickets = nullptr;  // of gdn_core: likewise
-  uint16_t* input = nullptr;   // operands of a block's first projection
-  uint16_t* output = nullptr;  // and of its last
-  size_t input_bytes = 0;
-  size_t output_bytes = 0;
+  OperandBuffer input;         // of a block's first projection
+  OperandBuffer output;        // and of its last
   float* attention = nullptr;  // of attention_decode
   void* sampling = nullptr;    // of sample
 
