@@ -18,8 +18,8 @@ namespace {
 using cuda::GemmEpilogue;
 using cuda::PrefillTile;
 
-constexpr PrefillTile kTiles[] = {{32, 1},  {64, 1},  {88, 1},  {128, 1},
-                                  {176, 1}, {208, 1}, {256, 1}, {256, 2}};
+constexpr PrefillTile kTiles[] = {{32, 1},  {48, 1},  {64, 1},  {72, 1},  {88, 1},  {104, 1},
+                                  {128, 1}, {160, 1}, {176, 1}, {208, 1}, {256, 1}, {256, 2}};
 constexpr bool kFp8 = true;
 constexpr bool kBf16 = false;
 

@@ -87,8 +87,8 @@ void split_tiles(int num_tiles, PrefillParams* params) {
 
 // What a block needs, in clocks, fitted to one H200 (bench/results/h200/prefill_gemm.md): for a stage of 64 k, for putting aside or taking back the sums of a
 // token, for the tail of tiles whose slices are shared out.
-constexpr float kStageClocks = 233.0f;
-constexpr float kStageTokenClocks = 4.25f;
+constexpr float kStageClocks = 240.0f;
+constexpr float kStageTokenClocks = 3.8f;
 constexpr float kSumTokenClocks = 18.0f;
 constexpr float kShareClocks = 6000.0f;
 
@@ -240,7 +240,7 @@ PrefillTile choose_tile(int num_rows, int num_tiles, int num_multiprocessors,
                         PrefillParams* params) {
   PrefillTile best = {};
   float best_time = 0.0f;
-  for (const int tokens : {32, 64, 88, 128, 176, 208, 256}) {
+  for (const int tokens : {32, 48, 64, 72, 88, 104, 128, 160, 176, 208, 256}) {
     const float time = plan_tokens(num_rows, tokens, num_tiles, num_multiprocessors, 1, params);
     if (best.tokens != 0 && time >= best_time) continue;
     best = {tokens, 1};
@@ -269,9 +269,13 @@ cudaError_t launch_tile(const Gemm& gemm, const PrefillTile* forced, cudaStream_
     return PrefillKernel<tokens, blocks>::launch(gemm, num_tiles, num_multiprocessors, &params, \
                                                  stream)
     SLUICE_TILE(32, 1);
+    SLUICE_TILE(48, 1);
     SLUICE_TILE(64, 1);
+    SLUICE_TILE(72, 1);
     SLUICE_TILE(88, 1);
+    SLUICE_TILE(104, 1);
     SLUICE_TILE(128, 1);
+    SLUICE_TILE(160, 1);
     SLUICE_TILE(176, 1);
     SLUICE_TILE(208, 1);
     SLUICE_TILE(256, 1);

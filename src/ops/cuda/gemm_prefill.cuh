@@ -18,9 +18,7 @@ inline constexpr int kPrefillConsumerRegisters = 232;
 template <int kBlocks>
 __device__ __forceinline__ int block_rank() {
   if constexpr (kBlocks == 1) return 0;
-  int rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
+  return static_cast<int>(block_of_cluster());
 }
 
 /// All threads of the cluster, each warp together.
@@ -30,7 +28,7 @@ __device__ __forceinline__ void sync_cluster() {
     __syncthreads();
   } else {
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    cluster_sync();
   }
 }
 

@@ -28,7 +28,7 @@ cudaError_t launch_gemm_prefill(const Gemm& gemm, cudaStream_t stream);
 
 /// A tile of 128 rows of W by `tokens` rows of X; `blocks` neighbours share what they load of X. launch_gemm_prefill() chooses one by the shape.
 struct PrefillTile {
-  int tokens;  // 32, 64, 88, 128, 176, 208, 256
+  int tokens;  // 32, 48, 64, 72, 88, 104, 128, 160, 176, 208, 256
   int blocks;  // 1; of 256 tokens also 2
 };
 /// For tests and measurements: with this tile. Every tile gives the same bits.

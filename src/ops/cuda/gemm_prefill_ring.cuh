@@ -29,13 +29,13 @@ struct PrefillShape {
   static constexpr int kTokenBytes = kTokens * 128;  // 64 k
   static constexpr int kTokenStages = kTokens == 256   ? 5
                                       : kTokens == 208 ? 6
-                                      : kTokens >= 128 ? 7
-                                      : kTokens == 88  ? 8
+                                      : kTokens >= 104 ? 7
+                                      : kTokens >= 72  ? 8
                                                        : 10;
   static constexpr int kWeightStages = kTokens > 128    ? 3
-                                       : kTokens == 128 ? 6
-                                       : kTokens == 88  ? 7
-                                       : kTokens == 64  ? 8
+                                       : kTokens >= 104 ? 6
+                                       : kTokens >= 72  ? 7
+                                       : kTokens >= 48  ? 8
                                                         : 10;
   static constexpr int kScaleStages = 2;
   static constexpr int kRings = kTokenStages + kWeightStages + kScaleStages;

@@ -60,6 +60,8 @@ struct PrefillWarp {
   using Shape = PrefillShape<kTokens, kBlocks>;
   static constexpr int kPieces = Shape::kPieces;
   static constexpr int kSums = Shape::kPieceTokens / 2;
+  /// FP8 words two halves ahead and tokens one: with few tokens every wait shows. A tile in two pieces has too few stages of weights for it, f16 too many words.
+  static constexpr bool kReadsAhead = kPieces == 1;
 
   PrefillRing<Shape> ring;
   RingCursor<Shape::kTokenStages> tokens;
@@ -68,7 +70,9 @@ struct PrefillWarp {
   uint32_t words;        // of the lane in stage 0: 16 bytes of each 512 of the warp's low slot
   uint32_t high_behind;  // from there to its high slot
   uint32_t used_weights, used_tokens;  // barriers of stages that have been read
+  uint32_t tile;                       // descriptor of the next half's tokens
   PrefillFragments fragments[2];       // halves of a block
+  PrefillHalf<true> ahead;             // words of the half behind the next
   float sums[kPieces][kSums];
   float low_factor, high_factor;  // of the next block, behind the last one of the sums
   uint32_t nothing;               // see widen_half()
@@ -103,9 +107,22 @@ struct PrefillWarp {
     }
   }
 
+  /// Waits for the next tokens and the next stage of weights, as far as they are `wanted`. Both are asked before either is waited for.
+  __device__ __forceinline__ void await_stages(bool tokens_wanted, bool weights_wanted) {
+    const uint32_t tokens_full = ring.tokens_full(tokens.slot);
+    const uint32_t weights_full = ring.weights_full(weights.slot);
+    const bool has_tokens = !tokens_wanted || barrier_try(tokens_full, tokens.parity);
+    const bool has_weights = !weights_wanted || barrier_try(weights_full, weights.parity);
+    if (!has_tokens) barrier_wait(tokens_full, tokens.parity);
+    if (!has_weights) barrier_wait(weights_full, weights.parity);
+  }
+
+  /// Words of half j of a block. Where they are read ahead, await_stages() has waited for them.
   template <bool kFp8>
   __device__ __forceinline__ PrefillHalf<kFp8> read_half(int j) {
-    if (!kFp8 || j == 0) barrier_wait(ring.weights_full(weights.slot), weights.parity);
+    if (!(kFp8 && kReadsAhead) && (!kFp8 || j == 0)) {
+      barrier_wait(ring.weights_full(weights.slot), weights.parity);
+    }
     const uint32_t from = words + weights.slot * kPrefillWeightBytes;
     PrefillHalf<kFp8> half;
 #pragma unroll
@@ -121,13 +138,17 @@ struct PrefillWarp {
     return half;
   }
 
-  /// Half j of a block, whose fragments are ready; unless it is the last (`more`), the next half's are behind it. In flight behind it are this half's wgmmas at most;
-  /// before it, if it is `first` of a run, none.
+  /// Half j of a block, whose fragments and tokens are ready; behind it the next half's are, unless it is the last of all (`more`: another block follows). In flight
+  /// behind it are this half's wgmmas at most; before it, if it is `first` of a run, none.
   template <bool kFp8>
   __device__ __forceinline__ void run_half(int j, bool first, bool more) {
+    constexpr bool kAhead = kFp8 && kReadsAhead;
+    const bool has_next = j == 0 || more;
+    if constexpr (!kAhead) {
+      barrier_wait(ring.tokens_full(tokens.slot), tokens.parity);
+      tile = swizzled_tile(ring.tokens(tokens.slot));
+    }
     constexpr uint32_t kPiece = Shape::kPieceTokens * 128 / 16;  // in descriptors
-    barrier_wait(ring.tokens_full(tokens.slot), tokens.parity);
-    const uint32_t tile = swizzled_tile(ring.tokens(tokens.slot));
     pin(fragments[j].a);
     if (kFp8 && first) {
 #pragma unroll
@@ -154,17 +175,27 @@ struct PrefillWarp {
     }
     // These fragments were the last of their stage.
     if ((!kFp8 || j == 1) && threadIdx.x % kWarp == 0) barrier_arrive(used_weights);
-    // FP8 words fit beside both fragments; f16 ones come when one of them is free.
+    const uint32_t used = ring.tokens_empty(tokens.slot);
+    tokens.advance();
     PrefillHalf<kFp8> half;
-    if (kFp8 && more) half = read_half<kFp8>(1 - j);
+    if constexpr (kAhead) {
+      await_stages(has_next, j == 0 && more);
+      if (has_next) tile = swizzled_tile(ring.tokens(tokens.slot));
+    } else if (kFp8 && has_next) {
+      half = read_half<kFp8>(1 - j);
+    }
     if (kFp8 && j == 0) load_factors();
     wgmma_wait<kPieces>();
-    if (!kFp8 && more) half = read_half<kFp8>(1 - j);
     if (!first) give_back_tokens();
     pin(fragments[1 - j].a);
-    if (more) widen_half<kFp8>(half, nothing, fragments[1 - j]);
-    used_tokens = ring.tokens_empty(tokens.slot);
-    tokens.advance();
+    if constexpr (kAhead) {
+      if (has_next) widen_half<kFp8>(ahead, nothing, fragments[1 - j]);
+      if (more) ahead = read_half<kFp8>(j);
+    } else {
+      if (!kFp8 && has_next) half = read_half<kFp8>(1 - j);
+      if (has_next) widen_half<kFp8>(half, nothing, fragments[1 - j]);
+    }
+    used_tokens = used;
   }
 
   /// kRun blocks, at the end of which nothing is in flight: ptxas runs wgmmas one by one that are in flight around a loop's end (C7514).
@@ -172,8 +203,9 @@ struct PrefillWarp {
   __device__ __forceinline__ void run_blocks(int blocks_left) {
 #pragma unroll
     for (int u = 0; u < kRun; ++u) {
-      run_half<kFp8>(0, u == 0, true);
-      run_half<kFp8>(1, false, u + 1 < kRun || blocks_left > kRun);
+      const bool more = u + 1 < kRun || blocks_left > kRun;
+      run_half<kFp8>(0, u == 0, more);
+      run_half<kFp8>(1, false, more);
     }
     wgmma_wait<0>();
 #pragma unroll
@@ -183,7 +215,14 @@ struct PrefillWarp {
 
   template <bool kFp8>
   __device__ __forceinline__ void run_all(int num_blocks) {
-    widen_half<kFp8>(read_half<kFp8>(0), nothing, fragments[0]);
+    if constexpr (kFp8 && kReadsAhead) {
+      await_stages(true, true);
+      tile = swizzled_tile(ring.tokens(tokens.slot));
+      widen_half<kFp8>(read_half<kFp8>(0), nothing, fragments[0]);
+      ahead = read_half<kFp8>(1);
+    } else {
+      widen_half<kFp8>(read_half<kFp8>(0), nothing, fragments[0]);
+    }
     constexpr int kRun = kFp8 ? 4 : 2;
     int left = num_blocks;
 #pragma unroll 1
@@ -212,11 +251,12 @@ struct PrefillWarp {
       nothing = fresh_thread_index() >> 20;
       run_all<false>(end - first);
     }
+#pragma unroll
+    for (int h = 0; h < kPieces; ++h) scale(sums[h]);
+    // Behind the last use of what was read: an arrival may overtake a read that is under way.
     __syncwarp();
     if (threadIdx.x % kWarp == 0) barrier_arrive(ring.scales_empty(slices_done % 2));
     ++slices_done;
-#pragma unroll
-    for (int h = 0; h < kPieces; ++h) scale(sums[h]);
   }
 
   __device__ __forceinline__ void load_row_factors(const PrefillParams& params, GemmPlace place) {

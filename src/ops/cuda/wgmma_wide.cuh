@@ -11,10 +11,37 @@ namespace sluice::cuda {
 #define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
 #define SLUICE_P0_31 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24
 #define SLUICE_D4(c, d, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
+#define SLUICE_D24(c, d) SLUICE_D16(c, d, 0), SLUICE_D8(c, d, 16)
+#define SLUICE_D36(c, d) SLUICE_D32(c, d, 0), SLUICE_D4(c, d, 32)
+#define SLUICE_D40(c, d) SLUICE_D32(c, d, 0), SLUICE_D8(c, d, 32)
 #define SLUICE_D44(c, d) SLUICE_D32(c, d, 0), SLUICE_D8(c, d, 32), SLUICE_D4(c, d, 40)
 #define SLUICE_D52(c, d) SLUICE_D32(c, d, 0), SLUICE_D16(c, d, 32), SLUICE_D4(c, d, 48)
 #define SLUICE_D64(c, d) SLUICE_D32(c, d, 0), SLUICE_D32(c, d, 32)
 
+#define SLUICE_SUMS48 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16
+#define SLUICE_OPS48 "{%24, %25, %26, %27}, %28"
+template <>
+struct Wgmma<48> {
+  static __device__ __forceinline__ void add(float (&d)[24], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(48, SLUICE_SUMS48, SLUICE_OPS48, 1, SLUICE_D24("+f", d));
+  }
+};
+#define SLUICE_SUMS72 SLUICE_P0_31 ", %32, %33, %34, %35"
+#define SLUICE_OPS72 "{%36, %37, %38, %39}, %40"
+template <>
+struct Wgmma<72> {
+  static __device__ __forceinline__ void add(float (&d)[36], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(72, SLUICE_SUMS72, SLUICE_OPS72, 1, SLUICE_D36("+f", d));
+  }
+};
+#define SLUICE_SUMS80 SLUICE_P0_31 ", " SLUICE_P32
+#define SLUICE_OPS80 "{%40, %41, %42, %43}, %44"
+template <>
+struct Wgmma<80> {
+  static __device__ __forceinline__ void add(float (&d)[40], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(80, SLUICE_SUMS80, SLUICE_OPS80, 1, SLUICE_D40("+f", d));
+  }
+};
 #define SLUICE_SUMS88 SLUICE_P0_31 ", " SLUICE_P32 ", %40, %41, %42, %43"
 #define SLUICE_OPS88 "{%44, %45, %46, %47}, %48"
 template <>
