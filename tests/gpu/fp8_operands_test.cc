@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "base/random_values.h"
-#include "device_array.h"
-#include "fp8_twin.h"
 #include "ops/cuda/skinny.h"
+#include "tests/gpu/device_array.h"
+#include "tests/gpu/fp8_twin.h"
 
 namespace sluice {
 namespace {
@@ -53,7 +53,7 @@ struct Made {
     args.eps = 1e-6f;
     args.to = {values.data(), num_cols, scales.data(), scale_stride};
     args.f16_operands = f16.data();
-    args.normed = normed.data();
+    args.normed = norm_weight == nullptr ? nullptr : normed.data();
     args.out_stride = num_cols;
     args.range_flag = flag.data();
     ASSERT_EQ(cuda::launch_fp8_operands(args, nullptr), cudaSuccess);
@@ -95,36 +95,44 @@ TEST(Fp8Operands, AsTheHostQuantises) {
   }
 }
 
-/// The norm and the f16 operands are those of the exact mode.
+/// Normed values and f16 operands are those of the exact mode.
+void expect_exact_modes_values(int num_rows, int num_cols, bool has_norm) {
+  std::vector<bf16> values(static_cast<size_t>(num_rows * num_cols));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = to_bf16(3.0f * random_normal(11, i));
+  std::vector<float> weight(static_cast<size_t>(num_cols));
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.3f * random_normal(12, i);
+  const DeviceArray<bf16> from(values);
+  const DeviceArray<float> norm_weight(weight);
+  Made made(num_rows, num_cols);
+  made.make(from, has_norm ? norm_weight.data() : nullptr);
+  Made exact(num_rows, num_cols);
+  cuda::OperandsArgs args = {};
+  args.values = from.data();
+  args.stride = num_cols;
+  args.num_rows = num_rows;
+  args.num_cols = num_cols;
+  args.norm_weight = has_norm ? norm_weight.data() : nullptr;
+  args.eps = 1e-6f;
+  args.operands = exact.f16.data();
+  args.normed = exact.normed.data();
+  args.out_stride = num_cols;
+  args.range_flag = exact.flag.data();
+  ASSERT_EQ(cuda::launch_operands(args, nullptr), cudaSuccess);
+  EXPECT_EQ(made.f16.fetch(), exact.f16.fetch());
+  std::vector<bf16> wanted = exact.normed.fetch();
+  if (has_norm) {
+    const std::vector<bf16> got = made.normed.fetch();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i].bits, wanted[i].bits) << i;
+  }
+  wanted.resize(values.size());
+  made.expect(wanted);
+}
+
 TEST(Fp8Operands, NormedAsTheExactModeNorms) {
-  for (const auto& [num_rows, num_cols] : {std::pair{1, 128}, {7, 384}, {33, 5120}}) {
-    std::vector<bf16> values(static_cast<size_t>(num_rows * num_cols));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = to_bf16(3.0f * random_normal(11, i));
-    std::vector<float> weight(static_cast<size_t>(num_cols));
-    for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.3f * random_normal(12, i);
-    const DeviceArray<bf16> from(values);
-    const DeviceArray<float> norm_weight(weight);
-    Made made(num_rows, num_cols);
-    made.make(from, norm_weight.data());
-    Made exact(num_rows, num_cols);
-    cuda::OperandsArgs args = {};
-    args.values = from.data();
-    args.stride = num_cols;
-    args.num_rows = num_rows;
-    args.num_cols = num_cols;
-    args.norm_weight = norm_weight.data();
-    args.eps = 1e-6f;
-    args.operands = exact.f16.data();
-    args.normed = exact.normed.data();
-    args.out_stride = num_cols;
-    args.range_flag = exact.flag.data();
-    ASSERT_EQ(cuda::launch_operands(args, nullptr), cudaSuccess);
-    EXPECT_EQ(made.f16.fetch(), exact.f16.fetch());
-    std::vector<bf16> normed = made.normed.fetch();
-    const std::vector<bf16> exact_normed = exact.normed.fetch();
-    for (size_t i = 0; i < normed.size(); ++i) ASSERT_EQ(normed[i].bits, exact_normed[i].bits) << i;
-    normed.resize(values.size());
-    made.expect(normed);
+  for (const bool has_norm : {false, true}) {
+    for (const auto& [num_rows, num_cols] : {std::pair{1, 128}, {7, 384}, {33, 5120}}) {
+      expect_exact_modes_values(num_rows, num_cols, has_norm);
+    }
   }
 }
 

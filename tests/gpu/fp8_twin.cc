@@ -1,4 +1,4 @@
-#include "fp8_twin.h"
+#include "tests/gpu/fp8_twin.h"
 
 #include <algorithm>
 #include <array>

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/random_values.h"
-#include "device_array.h"
-#include "fp8_twin.h"
+#include "tests/gpu/device_array.h"
+#include "tests/gpu/fp8_twin.h"
 
 namespace sluice {
 namespace {

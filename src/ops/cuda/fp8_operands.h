@@ -24,12 +24,13 @@ SLUICE_HOST_DEVICE constexpr int fp8_operand_place(int k) {
 ///
 /// What is not finite becomes NaN and raises the step's range flag.
 struct Fp8Operands {
-  uint8_t* values;  // row m, column k at m stride + fp8_operand_place(k); 16-byte aligned
-  int64_t stride;   // bytes, a multiple of 16
-  float*
-      scales;  // [num_cols / 128, num_rows]: scale * 2^-kActivationShift, which the weights' scales undo; 16-byte aligned
-  int64_t
-      scale_stride;  // elements from one 128 columns to the next, a multiple of 4, at least num_rows
+  /// Row m, column k at m stride + fp8_operand_place(k). 16-byte aligned; stride is in bytes, a multiple of 16.
+  uint8_t* values;
+  int64_t stride;
+  /// [num_cols / 128, num_rows]: scale * 2^-kActivationShift, which the weights' scales undo. 16-byte aligned; the stride, from one 128 columns to the next, is in elements,
+  /// a multiple of 4 and at least num_rows.
+  float* scales;
+  int64_t scale_stride;
 };
 
 /// Operands of [num_rows, num_cols] values: of the values themselves, or of their RMSNorm (ops/norm.h, with its roundings). The normed values are also stored where they are
@@ -42,12 +43,13 @@ struct Fp8OperandsArgs {
   float eps;
   Fp8Operands to;
   uint16_t* f16_operands;  // null: not wanted
-  bf16* normed;            // null: not wanted
+  bf16* normed;            // null: not wanted, nor to be had without a norm
   int64_t out_stride;      // elements, of both
   int* range_flag;         // set to 1 when a value is not finite, or too large for an f16 operand
 };
 
-/// Programmatic launch (pdl.cuh). cudaErrorInvalidValue for a shape that it does not take: num_cols as above and, with a norm, at most kNormedColumnsMax (skinny.h).
+/// Values begin at multiples of 16 bytes, strides are multiples of 8. Programmatic launch (pdl.cuh). cudaErrorInvalidValue for what it does not take: num_cols as above and, with a
+/// norm, at most kNormedColumnsMax (skinny.h).
 cudaError_t launch_fp8_operands(const Fp8OperandsArgs& args, cudaStream_t stream);
 
 /// The same of values that lie as f16 operands (packed.h), which another kernel left: bit for bit what launch_fp8_operands makes of the bf16 values themselves,

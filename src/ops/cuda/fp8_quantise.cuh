@@ -18,14 +18,15 @@ struct Fp8Scale {
     inverse = __fdiv_rn(kLargest, bound);
     stored = __fdiv_rn(bound, kLargest) * (1.0f / (1 << kActivationShift));
   }
-  /// Two bf16, to two e4m3, the lower index in the lower byte.
-  __device__ __forceinline__ uint16_t quantise(uint32_t pair) const {
-    uint16_t codes;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
-        : "=h"(codes)
-        : "f"(high_bf16(pair) * inverse), "f"(low_bf16(pair) * inverse));
-    return codes;
-  }
 };
+
+/// Two bf16, to two e4m3, the lower index in the lower byte.
+__device__ __forceinline__ uint16_t quantise_pair(uint32_t pair, float inverse) {
+  uint16_t codes;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+      : "=h"(codes)
+      : "f"(high_bf16(pair) * inverse), "f"(low_bf16(pair) * inverse));
+  return codes;
+}
 
 }  // namespace sluice::cuda

@@ -1,5 +1,8 @@
 // Implements ops/cuda/gemm_fp8.h. Test: tests/gpu gemm_fp8. Log: bench/results/h200/prefill_fp8.md.
-#include "ops/cuda/gemm_fp8_epilogue.cuh"
+#include <cmath>
+
+#include "ops/cuda/chained_launch.cuh"
+#include "ops/cuda/gemm_fp8_kernel.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -80,9 +83,6 @@ bool encode_weights(const PackedWeight& weight, int copy_groups, CUtensorMap* ma
 
 /// Token tiles whose operands stay in L2 while every weight passes by.
 int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
-#ifdef FP8_NOBAND
-  return num_token_tiles;
-#endif
   constexpr int64_t kKeptBytes = 36ll << 20;
   const int64_t kept = kKeptBytes / (static_cast<int64_t>(tile_tokens) * gemm.num_in);
   if (kept >= num_token_tiles) return num_token_tiles;
@@ -118,26 +118,6 @@ bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
   return encode_tokens(gemm, &params->x) && encode_scales(gemm, &params->x_scales);
 }
 
-/// Blocks of a launch, a cluster side by side, chained to the launch before (pdl.cuh).
-struct Launch {
-  cudaLaunchAttribute attributes[2];
-  cudaLaunchConfig_t config;
-
-  Launch(int num_blocks, int cluster, int shared_bytes, cudaStream_t stream)
-      : attributes{}, config{} {
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    config.gridDim = dim3(static_cast<unsigned>(num_blocks));
-    config.blockDim = dim3(kFp8Threads);
-    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = 2;
-  }
-};
-
 /// Clusters that fit on the device at once; 0 if that cannot be found out.
 template <typename Shape>
 int count_clusters() {
@@ -147,12 +127,39 @@ int count_clusters() {
                              Shape::kSharedBytes) != cudaSuccess) {
       return 0;
     }
-    Launch launch(Shape::kCluster, Shape::kCluster, Shape::kSharedBytes, nullptr);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {Shape::kCluster, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(Shape::kCluster);
+    config.blockDim = dim3(kFp8Threads);
+    config.dynamicSmemBytes = Shape::kSharedBytes;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
     int count = 0;
-    const cudaError_t status = cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config);
+    const cudaError_t status = cudaOccupancyMaxActiveClusters(&count, kernel, &config);
     return status == cudaSuccess ? count : 0;
   }();
   return found;
+}
+
+/// About how long a launch takes: weight rows that a cluster passes one behind the other, narrower tiles at their measured handicap.
+template <typename Shape>
+float cost(const GemmFp8& gemm) {
+  constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
+  // Measured (prefill_fp8.md) at 192 rows; estimated at 128 from what shared memory must carry.
+  constexpr float kHandicap = Shape::kTileRows == 256   ? 1.0f
+                              : Shape::kTileRows == 192 ? 1.04f
+                                                        : 1.15f;
+  int num_tiles = 0;
+  for (int i = 0; i < gemm.num_segments; ++i) {
+    num_tiles += (gemm.segments[i].weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
+  }
+  const int num_units = num_tiles * ((gemm.num_rows + kTokens - 1) / kTokens);
+  const int num_clusters = count_clusters<Shape>();
+  if (num_clusters == 0) return INFINITY;
+  return static_cast<float>((num_units + num_clusters - 1) / num_clusters * Shape::kTileRows) *
+         kHandicap;
 }
 
 template <typename Shape>
@@ -161,8 +168,20 @@ cudaError_t launch(const GemmFp8& gemm, cudaStream_t stream) {
   Fp8Params params;
   if (num_clusters == 0 || !fill_params<Shape>(gemm, &params)) return cudaErrorInvalidValue;
   const int used = params.num_units < num_clusters ? params.num_units : num_clusters;
-  Launch launch(used * Shape::kCluster, Shape::kCluster, Shape::kSharedBytes, stream);
-  return cudaLaunchKernelEx(&launch.config, gemm_fp8_kernel<Shape>, params);
+  return launch_chained<gemm_fp8_kernel<Shape>>(
+      {dim3(static_cast<unsigned>(used * Shape::kCluster)), kFp8Threads, Shape::kSharedBytes,
+       Shape::kCluster},
+      stream, params);
+}
+
+/// In whichever form ends soonest; the bits are the same.
+template <typename Wide, typename Middle, typename Narrow>
+cudaError_t launch_soonest(const GemmFp8& gemm, cudaStream_t stream) {
+  const float wide = cost<Wide>(gemm);
+  const float middle = cost<Middle>(gemm);
+  const float narrow = cost<Narrow>(gemm);
+  if (wide <= middle && wide <= narrow) return launch<Wide>(gemm, stream);
+  return middle <= narrow ? launch<Middle>(gemm, stream) : launch<Narrow>(gemm, stream);
 }
 
 bool is_aligned(const void* p) {
@@ -200,16 +219,14 @@ bool well_formed(const GemmFp8& gemm) {
 
 cudaError_t launch_gemm_fp8(const GemmFp8& gemm, cudaStream_t stream) {
   if (!well_formed(gemm) || encode_tiled() == nullptr) return cudaErrorInvalidValue;
-  const bool is_pair = gemm.epilogue == GemmEpilogue::kGateUp;
-  if (gemm.num_rows <= kFp8TileTokens) {
-    if (is_pair) return launch<Fp8Shape<128, 2, 1, true>>(gemm, stream);
-    return launch<Fp8Shape<128, 1, 1, false>>(gemm, stream);
+  const bool is_alone = gemm.num_rows <= kFp8TileTokens;
+  if (gemm.epilogue == GemmEpilogue::kGateUp) {
+    return is_alone ? launch<Fp8Shape<128, 2, 1, true>>(gemm, stream)
+                    : launch<Fp8Shape<128, 2, 2, true>>(gemm, stream);
   }
-  if (is_pair) return launch<Fp8Shape<128, 2, 2, true>>(gemm, stream);
-#ifdef FP8_256
-  return launch<Fp8Shape<128, 2, 2, false>>(gemm, stream);
-#endif
-  return launch<Fp8Shape<192, 1, 2, false>>(gemm, stream);
+  if (is_alone) return launch<Fp8Shape<128, 1, 1, false>>(gemm, stream);
+  return launch_soonest<Fp8Shape<128, 2, 2, false>, Fp8Shape<192, 1, 2, false>,
+                        Fp8Shape<128, 1, 2, false>>(gemm, stream);
 }
 
 }  // namespace sluice::cuda
