@@ -173,9 +173,12 @@ class BenchPrefill {
     const PeerTimes times = {us(cuda::PeerFormat::kBf16), us(cuda::PeerFormat::kFp8Block),
                              us(cuda::PeerFormat::kFp8Tensor)};
     peer_times_.push_back({shape, times});
-    if (times.bf16_us > 0.0) {
-      ceilings_.tflops = std::max(ceilings_.tflops, shape.flop() / times.bf16_us * 1e-6);
-    }
+    const auto raise = [&](double* tflops, double product_us) {
+      if (product_us > 0.0) *tflops = std::max(*tflops, shape.flop() / product_us * 1e-6);
+    };
+    raise(&ceilings_.bf16_tflops, times.bf16_us);
+    raise(&ceilings_.fp8_tflops, times.fp8_block_us);
+    raise(&ceilings_.fp8_tflops, times.fp8_tensor_us);
     return times;
   }
 

@@ -259,11 +259,28 @@ TEST(BenchPrompts, SegmentsShareTheWorkOfARun) {
 }
 
 TEST(BenchPrompts, TheFloorIsTheSlowerOfBytesAndFlop) {
-  const Ceilings ceilings = {4000.0, 800.0};
-  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 8'000'000, 800'000'000}, ceilings), 2.0);
-  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 4'000, 2'400'000'000}, ceilings), 3.0);
+  const auto floor = [](int64_t bytes, int64_t flop, const char* kernel, const Ceilings& ceilings) {
+    PartGroup part;
+    part.group.work.bytes = bytes;
+    part.group.work.flop = flop;
+    part.group.kernel = kernel;
+    return floor_us(part, ceilings);
+  };
+  const Ceilings ceilings = {4000.0, 800.0, 1600.0};
+  EXPECT_DOUBLE_EQ(floor(8'000'000, 800'000'000, "gemm", ceilings), 2.0);
+  EXPECT_DOUBLE_EQ(floor(4'000, 2'400'000'000, "gemm", ceilings), 3.0);
+  EXPECT_DOUBLE_EQ(floor(4'000, 2'400'000'000, "gemm_fp8_kernel<1>", ceilings), 1.5);
   // Without a peer only bytes are known.
-  EXPECT_DOUBLE_EQ(floor_us({"", LaunchPart::kRest, 8'000'000, 800'000'000}, {4000.0, 0.0}), 2.0);
+  EXPECT_DOUBLE_EQ(floor(8'000'000, 800'000'000, "gemm", {4000.0}), 2.0);
+}
+
+TEST(BenchPrompts, ProductsAreSetAgainstTheSameKindOfOperands) {
+  PartGroup part;
+  part.peer = {3.0, 2.0, 1.0};
+  part.group.kernel = "gemm_prefill_kernel<256, 1>";
+  EXPECT_EQ(part.peer_us(), 3.0);
+  part.group.kernel = "gemm_fp8_kernel<1>";
+  EXPECT_EQ(part.peer_us(), 2.0);
 }
 
 TEST(BenchPrompts, ThePartTableSumsUp) {
@@ -273,7 +290,7 @@ TEST(BenchPrompts, ThePartTableSumsUp) {
   parts[0].peer.bf16_us = 3.0;
   const LaunchWork scan = {"scan", LaunchPart::kGdn, 4'000'000};
   parts[1].group = {StepBlock::kGdnMixer, scan, "scan_kernel", 96, 256, false, {1}, 1.0};
-  const std::string table = part_table(parts, {4000.0, 800.0}, 10.0);
+  const std::string table = part_table(parts, {4000.0, 800.0, 0.0}, 10.0);
   EXPECT_NE(table.find("sum of groups 9.0 us, the step 10.0 us: 1.0 us are left (10.0 %)"),
             std::string::npos)
       << table;

@@ -36,8 +36,8 @@ std::string group_line(const PartGroup& part, const Ceilings& ceilings, double s
       kKernelMax + 3, fmt::format("{}x{}", group.grid, group.threads), group.launches.size(),
       number(flop * 1e-9, 2, 10), number(bytes * 1e-6, 2, 10), group.us, group.step_us(),
       100.0 * group.step_us() / step_us,
-      speed_columns(flop, bytes, floor_us(group.work, ceilings), group.us),
-      number(part.peer.bf16_us, 1, 10), number(ratio(part.peer.bf16_us, group.us), 2, 7),
+      speed_columns(flop, bytes, floor_us(part, ceilings), group.us),
+      number(part.peer.bf16_us, 1, 10), number(ratio(part.peer_us(), group.us), 2, 7),
       number(part.peer.fp8_block_us, 1, 11), number(part.peer.fp8_tensor_us, 1, 10));
 }
 
@@ -48,16 +48,16 @@ struct PartSum {
   double bytes = 0.0;
   double floor_us = 0.0;
   double us = 0.0;
-  double bf16_us = 0.0;
+  double peer_us = 0.0;
 
   void add(const PartGroup& part, const Ceilings& ceilings) {
     const auto count = static_cast<double>(part.group.launches.size());
     num_launches += part.group.launches.size();
     flop += count * static_cast<double>(part.group.work.flop);
     bytes += count * static_cast<double>(part.group.work.bytes);
-    floor_us += count * sluice::floor_us(part.group.work, ceilings);
+    floor_us += count * sluice::floor_us(part, ceilings);
     us += part.group.step_us();
-    bf16_us += count * part.peer.bf16_us;
+    peer_us += count * part.peer_us();
   }
 };
 
@@ -66,14 +66,15 @@ std::string sum_row(std::string_view name, const PartSum& sum, double step_us) {
                      number(sum.flop * 1e-12, 3, 10), number(sum.bytes * 1e-9, 3, 9), sum.us,
                      100.0 * sum.us / step_us,
                      speed_columns(sum.flop, sum.bytes, sum.floor_us, sum.us),
-                     number(ratio(sum.bf16_us, sum.us), 2, 11));
+                     number(ratio(sum.peer_us, sum.us), 2, 11));
 }
 
 }  // namespace
 
-double floor_us(const LaunchWork& work, const Ceilings& ceilings) {
-  return std::max(ratio(static_cast<double>(work.bytes), ceilings.gbs * 1e3),
-                  ratio(static_cast<double>(work.flop), ceilings.tflops * 1e6));
+double floor_us(const PartGroup& part, const Ceilings& ceilings) {
+  const double tflops = part.is_fp8() ? ceilings.fp8_tflops : ceilings.bf16_tflops;
+  return std::max(ratio(static_cast<double>(part.group.work.bytes), ceilings.gbs * 1e3),
+                  ratio(static_cast<double>(part.group.work.flop), tflops * 1e6));
 }
 
 std::string part_table(std::span<const PartGroup> groups, const Ceilings& ceilings,
@@ -89,9 +90,8 @@ std::string part_table(std::span<const PartGroup> groups, const Ceilings& ceilin
     has_plain |= !part.group.is_chained;
   }
   if (has_plain) table += "* waits for the whole of the launch ahead of it\n";
-  table +=
-      fmt::format("\n{:<10}{:>10}{:>10}{:>9}{:>11}{:>7}{:>9}{:>8}{:>8}{:>11}\n", "part", "launches",
-                  "TFLOP", "GB", "us", "%", "TFLOP/s", "GB/s", "% ceil", "bf16 ratio");
+  table += fmt::format("\n{:<10}{:>10}{:>10}{:>9}{:>11}{:>7}{:>9}{:>8}{:>8}{:>11}\n", "part",
+                       "launches", "TFLOP", "GB", "us", "%", "TFLOP/s", "GB/s", "% ceil", "ratio");
   PartSum all;
   for (const LaunchPart part : kParts) {
     PartSum sum;
@@ -101,7 +101,7 @@ std::string part_table(std::span<const PartGroup> groups, const Ceilings& ceilin
     table += sum_row(part_name(part), sum, step_us);
   }
   for (const PartGroup& group : groups) all.add(group, ceilings);
-  all.bf16_us = 0.0;  // of projections alone
+  all.peer_us = 0.0;  // of projections alone
   table += sum_row("sum", all, step_us);
   return table + sum_line(all.us, step_us);
 }

@@ -16,16 +16,23 @@ struct PeerTimes {
 struct PartGroup {
   LaunchGroup group;
   PeerTimes peer;
+
+  /// Do its matrix units multiply e4m3?
+  bool is_fp8() const { return group.kernel.find("gemm_fp8") != std::string::npos; }
+  /// The peer's time with operands of the same kind.
+  double peer_us() const { return is_fp8() ? peer.fp8_block_us : peer.bf16_us; }
 };
 
 /// Measured in the same run.
 struct Ceilings {
-  double gbs = 0.0;     // of reading memory
-  double tflops = 0.0;  // the peer's fastest product in bf16; 0 without a peer
+  double gbs = 0.0;  // of reading memory
+  // The peer's fastest products; 0 without a peer.
+  double bf16_tflops = 0.0;
+  double fp8_tflops = 0.0;
 };
 
-/// Least microseconds of one launch of this work: its bytes or its operations at the ceiling, whichever takes longer. 0 where neither is known.
-double floor_us(const LaunchWork& work, const Ceilings& ceilings);
+/// Least microseconds of one launch: its bytes or its operations at the ceiling, whichever takes longer. 0 where neither is known.
+double floor_us(const PartGroup& part, const Ceilings& ceilings);
 
 /// Groups, then sums of the parts, and what the sum leaves of the step's own time.
 std::string part_table(std::span<const PartGroup> groups, const Ceilings& ceilings, double step_us);
