@@ -68,6 +68,7 @@ Result<PlacedWeights> PlacedWeights::create(const ModelWeights& weights, const O
   const size_t num_bytes = counter.num_bytes();
   SLUICE_ASSIGN_OR_RETURN(Buffer buffer,
                           ops.memory->allocate(num_bytes, "weights", MemoryKind::kPrivate));
+  SLUICE_RETURN_IF_ERROR(ops.begin_placing());
   Arena arena(std::move(buffer));
   Placer placer(ops, &arena, num_bytes, on_placing);
   place_all(&placed.weights_, &placer);

@@ -51,9 +51,11 @@ struct OpTable {
   size_t (*scratch_bytes)(const OpDims& dims);
 
   /// What this backend makes of a projection's weight. weight_bytes bounds what place_weight writes at `to`, in the backend's
-  /// memory; the view it returns is for this backend's ops alone. end_placing gives back what placing needed.
+  /// memory; the view it returns is for this backend's ops alone. begin_placing takes what placing needs (kResourceExhausted
+  /// names the bytes), end_placing gives it back.
   /// Null: ops read weights as the checkpoint stores them.
   size_t (*weight_bytes)(const WeightView& from);
+  Status (*begin_placing)();
   WeightView (*place_weight)(const WeightView& from, std::byte* to);
   void (*end_placing)();
 

@@ -9,6 +9,7 @@
 
 #include "base/bf16.h"
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/packed.h"
 
 namespace sluice {
@@ -133,6 +134,31 @@ TEST(PackedWeights, StagingComesAndGoes) {
     EXPECT_EQ(Packed(from).scales[0], 8.0f);
     cuda::release_staging();
   }
+}
+
+/// With the GPU's memory full: an error that names the size, and uploads that need no buffers.
+TEST(PackedWeights, RefusedStagingIsAnError) {
+  const MemoryTable& memory = cuda::device_memory();
+  const std::vector<uint8_t> bytes(size_t{8} << 20, 0x5a);
+  const Buffer target = memory.allocate(bytes.size(), "target", MemoryKind::kPrivate).value();
+  std::vector<Buffer> all;
+  for (size_t size = size_t{64} << 30; size >= size_t{2} << 20; size /= 2) {
+    for (;;) {
+      Result<Buffer> taken = memory.allocate(size, "all there is", MemoryKind::kPrivate);
+      if (!taken.ok()) break;
+      all.push_back(*std::move(taken));
+    }
+  }
+  const Status refused = cuda::open_staging();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("32 MiB"), std::string::npos) << refused.message();
+  memory.upload(target.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(fetch(memory, reinterpret_cast<const uint8_t*>(target.data()),
+                  static_cast<int64_t>(bytes.size())),
+            bytes);
+  all.clear();
+  EXPECT_TRUE(cuda::open_staging().ok());
+  cuda::release_staging();
 }
 
 }  // namespace

@@ -179,6 +179,7 @@ Result<const OpTable*> cuda_ops(bool is_portable) {
       .check_shape = check_shape,
       .scratch_bytes = scratch_bytes,
       .weight_bytes = cuda::packed_bytes,
+      .begin_placing = cuda::open_staging,
       .place_weight = cuda::pack_weight,
       .end_placing = cuda::release_staging,
       .open_state = cuda::StepState::open,

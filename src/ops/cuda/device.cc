@@ -88,7 +88,7 @@ Result<Buffer> allocate(size_t num_bytes, std::string_view what, MemoryKind kind
 constexpr size_t kStagedBytesMin = size_t{4} << 20;
 
 void upload(void* to, const void* from, size_t num_bytes) {
-  if (num_bytes >= kStagedBytesMin) return copy_to_device(to, from, num_bytes);
+  if (num_bytes >= kStagedBytesMin && copy_to_device(to, from, num_bytes)) return;
   SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, device().stream));
   SLUICE_CUDA_CHECK(cudaStreamSynchronize(device().stream));
 }

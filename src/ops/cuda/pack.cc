@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <memory>
 
 #include "base/bf16.h"
 #include "base/threads.h"
@@ -43,24 +43,22 @@ size_t num_scales(const WeightView& w) {
 /// Two pinned buffers that take turns, and a device buffer for what is packed from.
 class Staging {
  public:
-  Staging() : pool_(kNumThreads) {
-    for (Turn& turn : turns_) {
-      void* pinned = nullptr;
-      SLUICE_CUDA_CHECK(cudaHostAlloc(&pinned, kChunkBytes, cudaHostAllocDefault));
-      turn.pinned = static_cast<std::byte*>(pinned);
-      SLUICE_CUDA_CHECK(cudaEventCreateWithFlags(&turn.is_copied, cudaEventDisableTiming));
+  static Result<std::unique_ptr<Staging>> open() {
+    constexpr std::string_view kWhat = "buffers that bring weights to the GPU";
+    std::unique_ptr<Staging> staging(new Staging);
+    for (Turn& turn : staging->turns_) {
+      SLUICE_ASSIGN_OR_RETURN(turn.pinned,
+                              device_memory().allocate(kChunkBytes, kWhat, MemoryKind::kShared));
     }
-    SLUICE_CUDA_CHECK(cudaMalloc(&device_, kChunkBytes));
+    SLUICE_ASSIGN_OR_RETURN(staging->device_,
+                            device_memory().allocate(kChunkBytes, kWhat, MemoryKind::kPrivate));
+    return staging;
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging() {
     SLUICE_CUDA_CHECK(cudaStreamSynchronize(device().stream));
-    for (const Turn& turn : turns_) {
-      SLUICE_CUDA_CHECK(cudaFreeHost(turn.pinned));
-      SLUICE_CUDA_CHECK(cudaEventDestroy(turn.is_copied));
-    }
-    SLUICE_CUDA_CHECK(cudaFree(device_));
+    for (const Turn& turn : turns_) SLUICE_CUDA_CHECK(cudaEventDestroy(turn.is_copied));
   }
 
   /// At most kChunkBytes to `to` on the device; null: into the device buffer, whose address it returns.
@@ -71,21 +69,28 @@ class Staging {
   template <typename Fill>
   std::byte* send_filled(size_t num_bytes, std::byte* to, Fill&& fill_pinned) {
     SLUICE_CHECK_LE(num_bytes, kChunkBytes);
-    if (to == nullptr) to = static_cast<std::byte*>(device_);
+    if (to == nullptr) to = device_.data();
     Turn& turn = turns_[next_++ % 2];
     SLUICE_CUDA_CHECK(cudaEventSynchronize(turn.is_copied));
-    fill_pinned(turn.pinned);
+    fill_pinned(turn.pinned.data());
     const cudaStream_t stream = device().stream;
-    SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, turn.pinned, num_bytes, cudaMemcpyHostToDevice, stream));
+    SLUICE_CUDA_CHECK(
+        cudaMemcpyAsync(to, turn.pinned.data(), num_bytes, cudaMemcpyHostToDevice, stream));
     SLUICE_CUDA_CHECK(cudaEventRecord(turn.is_copied, stream));
     return to;
   }
 
  private:
   struct Turn {
-    std::byte* pinned = nullptr;
+    Buffer pinned;
     cudaEvent_t is_copied = nullptr;
   };
+
+  Staging() : pool_(kNumThreads) {
+    for (Turn& turn : turns_) {
+      SLUICE_CUDA_CHECK(cudaEventCreateWithFlags(&turn.is_copied, cudaEventDisableTiming));
+    }
+  }
 
   void fill(std::byte* to, const void* from, size_t num_bytes) {
     const auto* source = static_cast<const std::byte*>(from);
@@ -99,19 +104,19 @@ class Staging {
   ThreadPool pool_;
   Turn turns_[2];
   size_t next_ = 0;
-  void* device_ = nullptr;
+  Buffer device_;
 };
 
 /// Never destroyed by itself: at the process's end the driver may be gone already.
-std::optional<Staging>& the_staging() {
-  static auto* staging = new std::optional<Staging>;
+std::unique_ptr<Staging>& the_staging() {
+  static auto* staging = new std::unique_ptr<Staging>;
   return *staging;
 }
 
+/// Pre: open_staging gave it, or will.
 Staging& staging() {
-  std::optional<Staging>& opened = the_staging();
-  if (!opened) opened.emplace();
-  return *opened;
+  SLUICE_CHECK(open_staging().ok());
+  return *the_staging();
 }
 
 void pack_values(const WeightView& from, std::byte* to, float* row_factors) {
@@ -160,14 +165,22 @@ WeightView pack_weight(const WeightView& from, std::byte* to) {
   return packed;
 }
 
-void copy_to_device(void* to, const void* from, size_t num_bytes) {
+Status open_staging() {
+  if (the_staging() != nullptr) return Status();
+  SLUICE_ASSIGN_OR_RETURN(the_staging(), Staging::open());
+  return Status();
+}
+
+bool copy_to_device(void* to, const void* from, size_t num_bytes) {
   // Behind or without placing nobody else would give the buffers back.
-  const bool is_alone = !the_staging().has_value();
+  const bool is_alone = the_staging() == nullptr;
+  if (!open_staging().ok()) return false;
   for (size_t first = 0; first < num_bytes; first += kChunkBytes) {
     staging().send(static_cast<const std::byte*>(from) + first,
                    std::min(kChunkBytes, num_bytes - first), static_cast<std::byte*>(to) + first);
   }
   if (is_alone) release_staging();
+  return true;
 }
 
 void release_staging() {

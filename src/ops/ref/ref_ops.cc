@@ -34,6 +34,7 @@ const OpTable& ref_ops() {
       .check_shape = check_shape,
       .scratch_bytes = scratch_bytes,
       .weight_bytes = nullptr,
+      .begin_placing = nullptr,
       .place_weight = nullptr,
       .end_placing = nullptr,
       .open_state = nullptr,
