@@ -92,13 +92,13 @@ __device__ __forceinline__ void consume(const GdnCore& args, const Place& at, Sh
 #pragma unroll 1
   for (int row = 0; row < at.num_rows; row += kTileRows) {
     const int count = min(kTileRows, at.num_rows - row);
-    if (row > 0) __syncthreads();
+    if (row > 0) barrier_sync(kTileDone, L::kThreads);
     if (converts) conv.tile(args, row, count, shared);
     if (row == 0) {
       z_first = load_first_z<L>(args, at, first);
       if constexpr (L::kSlices > 1) cluster_wait();
     }
-    __syncthreads();
+    barrier_sync(kTileDone, L::kThreads);
     recur(state, shared, at, at.checkpoint + offset, row, count);
   }
   // The state's stores keep the way to shared memory busy: not before the sums are sent.
@@ -126,15 +126,15 @@ __device__ __forceinline__ void help(const GdnCore& args, const Place& at, Share
   int row = 0;
   prepare(0, min(kTileRows, at.num_rows));
   const uint32_t z_first = load_first_z<L>(args, at, 0);
-  __syncthreads();
+  barrier_sync(kTileDone, L::kThreads);
   leave_old_columns(args, at, shared);
   for (row = kTileRows; row < at.num_rows; row += kTileRows) {
     const int count = min(kTileRows, at.num_rows - row);
     fetch_tile(args, at, row, count, shared);
     prepare(row, count);
     fetch_wait();
-    __syncthreads();
-    __syncthreads();
+    barrier_sync(kTileDone, L::kThreads);
+    barrier_sync(kTileDone, L::kThreads);
   }
   barrier_sync(kValuesDone, L::kThreads);
   norm_rows(args, at, shared, 0, z_first);

@@ -27,9 +27,10 @@ constexpr int kRowsBesideHistory = kRingColumns - kHistory;
 constexpr int kVector = 8;  // bf16 of 16 bytes
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-/// Named barriers; 0 is the block's.
+/// Named barriers; 0 is the block's. All threads meet at the first two, but not at one place of the code, as __syncthreads() asks for.
 constexpr int kValuesDone = 1;
-constexpr int kPartials = 2;  // and, i behind it, that of the warps of columns [32 i, 32 i + 32)
+constexpr int kTileDone = 2;
+constexpr int kPartials = 3;  // and, i behind it, that of the warps of columns [32 i, 32 i + 32)
 
 template <int kSlices_>
 struct Layout {
