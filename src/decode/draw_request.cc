@@ -5,9 +5,11 @@
 
 namespace sluice {
 
+static_assert(kMaxLogprobs == kLogprobsMax);
+
 bool can_be_drawn_by_backend(const SamplingParams& params) {
   return params.presence_penalty == 0.0f && params.frequency_penalty == 0.0f &&
-         params.repetition_penalty == 1.0f && params.num_logprobs < 0;
+         params.repetition_penalty == 1.0f;
 }
 
 DrawRequest draw_request(const SamplingParams& params, int64_t position) {
@@ -19,6 +21,7 @@ DrawRequest draw_request(const SamplingParams& params, int64_t position) {
                                           : -std::numeric_limits<double>::infinity();
   request.seed = params.seed;
   request.position = position;
+  request.num_logprobs = params.num_logprobs;
   return request;
 }
 

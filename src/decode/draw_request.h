@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-/// Penalties and log probabilities need the host's sampler.
+/// Penalties need the host's sampler.
 bool can_be_drawn_by_backend(const SamplingParams& params);
 /// Pre: can_be_drawn_by_backend. `position` is the drawn token's own.
 DrawRequest draw_request(const SamplingParams& params, int64_t position);

@@ -43,7 +43,7 @@ struct Engine::Impl {
 /// A draw whose step was under way when its turn was cancelled.
 struct DrawnAhead {
   DrawRequest request;
-  int32_t id = kNoToken;
+  Result<SampledToken> token;
 };
 
 struct Session::Impl {

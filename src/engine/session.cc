@@ -15,10 +15,11 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Equal in all that decides which token is drawn.
+/// Equal in all that decides which token is drawn and what is told of it.
 bool is_same_draw(const DrawRequest& a, const DrawRequest& b) {
   return a.temperature == b.temperature && a.top_k == b.top_k && a.top_p == b.top_p &&
-         a.log_min_p == b.log_min_p && a.seed == b.seed && a.position == b.position;
+         a.log_min_p == b.log_min_p && a.seed == b.seed && a.position == b.position &&
+         a.num_logprobs == b.num_logprobs;
 }
 
 /// Turns drawn ids into text events: whole code points, stop strings held back.
@@ -81,64 +82,66 @@ class Generation {
     const Clock::time_point start = Clock::now();
     result_.num_prompt_tokens =
         static_cast<int64_t>(session_.ids.size()) - session_.sequence.position;
-    StepOutput output;
-    SLUICE_ASSIGN_OR_RETURN(const bool has_output, first_output(&output));
-    if (!has_output) {
+    SLUICE_ASSIGN_OR_RETURN(std::optional<SampledToken> token, first_token());
+    if (!token) {
       result_.reason = FinishReason::kCancelled;
       return result_;
     }
-    Clock::time_point first_token;
+    const Clock::time_point first_token_at = Clock::now();
     for (;;) {
-      const Result<int32_t> id = draw(output);
-      if (!id.ok()) return end_with(id.status());
-      if (result_.num_generated_tokens == 1) first_token = Clock::now();
-      if (!step_of_newest_ && !is_stop(*id) && is_wanted(0)) step_of_newest_ = start_step(*id, 0);
-      if (is_finished(*id)) break;
-      SLUICE_RETURN_IF_ERROR(run_step(*id, &output));
+      const int32_t id = token->id;
+      record(std::move(*token));
+      if (!step_of_newest_ && !is_stop(id) && is_wanted(0)) step_of_newest_ = start_step(id, 0);
+      if (is_finished(id)) break;
+      Result<SampledToken> next = run_step(id);
+      if (!next.ok()) return end_with(next.status());
+      token = *std::move(next);
     }
-    result_.ttft_s = seconds_between(start, first_token);
-    result_.decode_s = seconds_between(first_token, Clock::now());
+    result_.ttft_s = seconds_between(start, first_token_at);
+    result_.decode_s = seconds_between(first_token_at, Clock::now());
     close_turn();
     return result_;
   }
 
  private:
-  /// What the first token is drawn from. False when it was cancelled on the way.
-  Result<bool> first_output(StepOutput* output) {
-    const bool is_pending = static_cast<int64_t>(session_.ids.size()) > session_.sequence.position;
-    if (is_pending) return prefill_all(output);
+  /// None when it was cancelled on the way.
+  Result<std::optional<SampledToken>> first_token() {
+    if (num_ids() > session_.sequence.position) return prefill_all();
     SLUICE_CHECK(session_.drawn_ahead.has_value());
     if (!draws_on_backend_ || !is_same_draw(*next_draw(0).request, session_.drawn_ahead->request)) {
       return invalid_argument(
           "a cancelled turn goes on with the same sampling parameters only; append ids first");
     }
-    first_drawn_ = session_.drawn_ahead->id;
+    SLUICE_ASSIGN_OR_RETURN(SampledToken token, session_.drawn_ahead->token);
     session_.drawn_ahead.reset();
-    output->drawn = {&first_drawn_, 1};
-    return true;
+    return std::optional(std::move(token));
   }
 
-  Result<bool> prefill_all(StepOutput* output) {
+  Result<std::optional<SampledToken>> prefill_all() {
     const PrefillOptions options = {engine_.backend.prefill_form, engine_.options.prefill_rows_max,
                                     next_draw(0)};
     for (;;) {
+      StepOutput output;
       const bool is_last = prefill_step(*engine_.forward, *engine_.state, session_.ids, options,
-                                        &session_.sequence, output);
-      SLUICE_RETURN_IF_ERROR(check_range(*output));
-      if (is_last) return true;
-      if (params_.cancelled && params_.cancelled()) return false;
+                                        &session_.sequence, &output);
+      SLUICE_RETURN_IF_ERROR(check_range(output));
+      if (is_last) {
+        SLUICE_ASSIGN_OR_RETURN(SampledToken token, drawn_token_of(output));
+        return std::optional(std::move(token));
+      }
+      if (params_.cancelled && params_.cancelled()) return std::optional<SampledToken>();
     }
   }
 
-  /// The step of the newest token, `id`, and whatever it draws; the step behind it is under way when it returns, if that may be.
-  Status run_step(int32_t id, StepOutput* output) {
+  /// What the step of the newest token, `id`, draws; the step behind that is under way when it returns, if it may be.
+  Result<SampledToken> run_step(int32_t id) {
     PendingStep step = step_of_newest_ ? *step_of_newest_ : start_step(id, 0);
     step_of_newest_.reset();
     commit_decode_step(*engine_.state, engine_.backend.prefill_form, &session_.sequence);
     if (is_wanted(1)) step_of_newest_ = start_step(drawn_token(0), 1);
-    *output = engine_.forward->finish(std::move(step));
-    const Status status = check_range(*output);
-    return status.ok() ? status : end_with(status);
+    const StepOutput output = engine_.forward->finish(std::move(step));
+    SLUICE_RETURN_IF_ERROR(check_range(output));
+    return drawn_token_of(output);
   }
 
   /// `num_unseen`: tokens that are not recorded yet.
@@ -173,7 +176,7 @@ class Generation {
     if (is_stop(session_.ids.back())) return;
     commit_decode_step(*engine_.state, engine_.backend.prefill_form, &session_.sequence);
     if (!check_range(output).ok()) return;  // the next call tells
-    session_.drawn_ahead = {request_, output.drawn[0]};
+    session_.drawn_ahead = {request_, drawn_token_of(output)};
     session_.drawn_ahead->request.stop_ids = {};
   }
 
@@ -196,26 +199,36 @@ class Generation {
   }
 
   Result<SampledToken> drawn_token_of(const StepOutput& output) {
-    if (!output.drawn.empty()) {
-      if (output.drawn[0] == kNoToken) return unsound_logits();
-      return SampledToken{output.drawn[0], {}};
-    }
+    if (draws_on_backend_) return token_from_backend(output);
     const MatView<const bf16> logits = output.logits;
     return engine_.sampler->sample({logits.row(0), static_cast<size_t>(logits.num_cols)},
-                                   params_.sampling, counts_,
-                                   static_cast<int64_t>(session_.ids.size()));
+                                   params_.sampling, counts_, num_ids());
   }
 
-  /// Draws and records one token.
-  Result<int32_t> draw(const StepOutput& output) {
-    SLUICE_ASSIGN_OR_RETURN(SampledToken token, drawn_token_of(output));
+  Result<SampledToken> token_from_backend(const StepOutput& output) const {
+    if (output.drawn[0] == kNoToken) return unsound_logits();
+    SampledToken token = {output.drawn[0], {}};
+    if (params_.sampling.num_logprobs < 0) return token;
+    const DrawnLogits& logits = output.drawn_logits[0];
+    const auto logprob = [&](float logit) {
+      return static_cast<float>(logit - logits.log_sum_exp);
+    };
+    token.logprobs.present = true;
+    token.logprobs.drawn = logprob(logits.drawn);
+    for (int32_t i = 0; i < params_.sampling.num_logprobs; ++i) {
+      const DrawnLogits::Top& top = logits.tops[i];
+      if (top.id != kNoToken) token.logprobs.top.push_back({top.id, logprob(top.logit)});
+    }
+    return token;
+  }
+
+  void record(SampledToken token) {
     session_.ids.push_back(token.id);
     counts_.add_generated(token.id);
     ++result_.num_generated_tokens;
     event_ = TokenEvent();
     event_.id = token.id;
     event_.logprobs = std::move(token.logprobs);
-    return token.id;
   }
 
   /// Decides whether `id` ends the turn, and publishes it either way.
@@ -262,7 +275,6 @@ class Generation {
   bool runs_ahead_ = false;
   /// The newest token's step, if it is under way ahead of its time.
   std::optional<PendingStep> step_of_newest_;
-  int32_t first_drawn_ = kNoToken;
   TokenCounts counts_;
   DrawRequest request_;
   TokenEvent event_;

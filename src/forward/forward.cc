@@ -127,6 +127,7 @@ StepOutput Forward::finish(PendingStep step) {
   step.output.out_of_range = step.op_context.out_of_range;
   if (step.output.out_of_range) ++num_out_of_range_;
   step.output.drawn = {step.op_context.drawn, step.num_draws};
+  step.output.drawn_logits = {step.op_context.drawn_logits, step.num_draws};
   return step.output;
 }
 

@@ -62,6 +62,8 @@ struct StepOutput {
   bool out_of_range = false;
   /// One a DrawRequest; kNoToken where a logit was NaN or positive infinity, or where nothing was run (drawn_token).
   std::span<const int32_t> drawn = {};
+  /// One a DrawRequest, of use where it asked for log probabilities.
+  std::span<const DrawnLogits> drawn_logits = {};
 };
 
 /// A step under way. Its output may be read behind Forward::finish.
@@ -96,7 +98,7 @@ class Forward {
 
   /// The same in two halves: a backend of its own device goes on while the host does something else, and the next steps may
   /// be started before this one is finished. Every step is finished, in order. Hidden vectors and logits have one
-  /// place for all steps: behind a later start they are that step's. `out_of_range` and `drawn` are each step's own until
+  /// place for all steps: behind a later start they are that step's. `out_of_range` and what was drawn are each step's own until
   /// kStepsAheadMax later ones were started.
   PendingStep start_rows(const StepInput& input, StatePool& state);
   PendingStep start_mtp_rows(const MtpInput& input, StatePool& state);

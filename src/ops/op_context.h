@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "base/threads.h"
+#include "ops/row_run.h"
 #include "ops/step_view.h"
 
 namespace sluice {
@@ -35,6 +36,8 @@ struct OpContext {
   bool out_of_range = false;
   /// Set by await_step where OpTable::draw was called: an id a logit row, or kNoToken. Valid until kStepsAheadMax later steps were started.
   const int32_t* drawn = nullptr;
+  /// Likewise, of the draws that asked for log probabilities.
+  const DrawnLogits* drawn_logits = nullptr;
 };
 
 }  // namespace sluice

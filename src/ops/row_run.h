@@ -62,10 +62,26 @@ struct DrawRequest {
   uint64_t seed = 0;
   /// Of the drawn token.
   int64_t position = 0;
+  /// Of so many most likely ids, and of the drawn one, the log probabilities are wanted too. -1: of none.
+  int32_t num_logprobs = -1;
   /// Behind one of these nothing is run that names the draw by drawn_token; at most kStopIdsMax.
   std::span<const int32_t> stop_ids = {};
 };
 inline constexpr size_t kStopIdsMax = 8;
+inline constexpr int32_t kLogprobsMax = 20;
+
+/// What a draw that asks for log probabilities tells: the logits as they are, before temperature and cuts, over defined ids.
+struct DrawnLogits {
+  struct Top {
+    int32_t id;
+    float logit;
+  };
+  /// Of all ids: a logit less this is its log probability.
+  double log_sum_exp;
+  float drawn;  // the drawn id's logit
+  /// The most likely, by falling logit, lower id first; kNoToken where there are no more. As many as asked for.
+  Top tops[kLogprobsMax];
+};
 
 /// Says which steps are made of the same calls: those of one Forward with equal keys and equally many
 /// rows and logit rows (both padded).

@@ -34,6 +34,8 @@ void fill_row(Kind kind, std::mt19937_64& rng, std::span<bf16> row) {
   if (kind == Kind::kInfinity) row[rng() % row.size()] = to_bf16(INFINITY);
 }
 
+constexpr int32_t kNumLogprobs[] = {-1, 0, 5, -1, kLogprobsMax};
+
 std::vector<SamplingParams> all_params() {
   std::vector<SamplingParams> out;
   for (const float temperature : {0.0f, 0.3f, 1.0f, 1.7f}) {
@@ -46,6 +48,7 @@ std::vector<SamplingParams> all_params() {
           params.top_p = top_p;
           params.min_p = min_p;
           params.seed = out.size() * 977 + 5;
+          params.num_logprobs = kNumLogprobs[out.size() % std::size(kNumLogprobs)];
           if (can_be_drawn_by_backend(params)) out.push_back(params);
         }
       }
@@ -73,9 +76,12 @@ class Draws {
                   .value();
   }
 
+  struct Drawn {
+    std::vector<int32_t> ids;
+    std::vector<DrawnLogits> logits;
+  };
   /// logits [rows, vocab_size].
-  std::vector<int32_t> run(std::span<const bf16> logits, std::span<const DrawRequest> draws,
-                           int32_t num_defined) {
+  Drawn run(std::span<const bf16> logits, std::span<const DrawRequest> draws, int32_t num_defined) {
     const auto num_rows = static_cast<int64_t>(draws.size());
     cuda().memory->upload(logits_.data(), logits.data(), logits.size_bytes());
     const std::vector<int32_t> ids(draws.size());
@@ -97,7 +103,8 @@ class Draws {
                 context);
     cuda().end_step(context);
     cuda().await_step(context);
-    return {context.drawn, context.drawn + num_rows};
+    return {{context.drawn, context.drawn + num_rows},
+            {context.drawn_logits, context.drawn_logits + num_rows}};
   }
 
  private:
@@ -107,10 +114,25 @@ class Draws {
 };
 
 /// What the host draws; kNoToken where it refuses.
-int32_t on_host(Sampler& sampler, std::span<const bf16> row, const SamplingParams& params,
-                int64_t position) {
-  const Result<SampledToken> token = sampler.sample(row, params, TokenCounts(), position);
-  return token.ok() ? token->id : kNoToken;
+SampledToken on_host(Sampler& sampler, std::span<const bf16> row, const SamplingParams& params,
+                     int64_t position) {
+  Result<SampledToken> token = sampler.sample(row, params, TokenCounts(), position);
+  return token.ok() ? *std::move(token) : SampledToken{kNoToken, {}};
+}
+
+/// Equal, both no numbers, or apart by the last place of a float: sums of exponentials have another order.
+bool is_near(double a, float b) {
+  if (std::isnan(a) || std::isinf(a)) return std::isnan(a) ? std::isnan(b) : a == b;
+  return std::abs(a - b) <= 2.4e-7 * std::max(1.0, std::abs(a));
+}
+
+void expect_logprobs(const DrawnLogits& logits, const TokenLogprobs& wanted) {
+  EXPECT_TRUE(is_near(logits.drawn - logits.log_sum_exp, wanted.drawn))
+      << logits.drawn << " less " << logits.log_sum_exp << ", not " << wanted.drawn;
+  for (size_t i = 0; i < wanted.top.size(); ++i) {
+    EXPECT_EQ(logits.tops[i].id, wanted.top[i].id) << i;
+    EXPECT_TRUE(is_near(logits.tops[i].logit - logits.log_sum_exp, wanted.top[i].logprob)) << i;
+  }
 }
 
 struct Vocabulary {
@@ -132,6 +154,7 @@ TEST_P(GpuDraws, AreTheHosts) {
   std::vector<bf16> logits(static_cast<size_t>(kDrawnMax * size));
   size_t next = 0;
   int64_t num_compared = 0;
+  int64_t num_logprobs = 0;
   int64_t num_unsound = 0;
   for (const int64_t num_rows : steps) {
     std::vector<DrawRequest> requests;
@@ -144,17 +167,21 @@ TEST_P(GpuDraws, AreTheHosts) {
       requests.push_back(draw_request(used.back(), 100 + i));
     }
     const std::span<const bf16> rows(logits.data(), static_cast<size_t>(num_rows * size));
-    const std::vector<int32_t> drawn = draws.run(rows, requests, num_defined);
+    const Draws::Drawn drawn = draws.run(rows, requests, num_defined);
     for (int64_t i = 0; i < num_rows; ++i) {
       const auto row = rows.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size));
-      const int32_t wanted = on_host(sampler, row, used[static_cast<size_t>(i)], 100 + i);
-      EXPECT_EQ(drawn[static_cast<size_t>(i)], wanted) << num_rows << " rows, row " << i;
-      num_unsound += wanted == kNoToken;
+      const auto at = static_cast<size_t>(i);
+      const SampledToken wanted = on_host(sampler, row, used[at], 100 + i);
+      EXPECT_EQ(drawn.ids[at], wanted.id) << num_rows << " rows, row " << i;
+      num_unsound += wanted.id == kNoToken;
+      num_logprobs += wanted.logprobs.present;
+      if (wanted.logprobs.present) expect_logprobs(drawn.logits[at], wanted.logprobs);
       ++num_compared;
     }
   }
   EXPECT_GT(num_unsound, num_compared / 8);  // both ways were seen
   EXPECT_LT(num_unsound, num_compared / 2);
+  EXPECT_GT(num_logprobs, num_compared / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, GpuDraws,

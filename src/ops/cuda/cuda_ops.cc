@@ -147,7 +147,7 @@ void draw(const DrawArgs& args, OpContext& context) {
   sample.num_rows = static_cast<int32_t>(args.logits.num_rows);
   sample.rows = state.sample_rows();
   sample.drawn = context.step.drawn;
-  sample.records = state.sample_records();
+  sample.drawn_logits = state.drawn_logits();
   sample.workspace = state.work().sampling;
   SLUICE_CUDA_CHECK(cuda::launch_sample(sample, stream()));
 }

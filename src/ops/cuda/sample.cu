@@ -257,14 +257,6 @@ __device__ void count_row(const SampleArgs& args, int row, const SampleRow& p,
   select_classes(args, p, space, s);
 }
 
-__device__ void write_unsound(const SampleArgs& args, int row, int num_top) {
-  const int mine = static_cast<int>(threadIdx.x);
-  if (mine < num_top) args.tops[row * kSampleTopMax + mine] = entry_of(0, 0);
-  if (mine != 0) return;
-  args.drawn[row] = kNoToken;
-  args.records[row] = {kNoToken, kNoToken, NAN, NAN, NAN};
-}
-
 /// By the block: the best of the pieces' draws.
 __device__ Draw best_of(const Draw* draws, int num) {
   Draw best = no_draw();
@@ -275,16 +267,13 @@ __device__ Draw best_of(const Draw* draws, int num) {
   return block_best(best);
 }
 
-__device__ void write_record(const SampleArgs& args, int row, const Top& top, int32_t id,
-                             bool has_logprob, double log_sum) {
-  float logprob = NAN;
-  if (has_logprob) {
-    const uint16_t* logits = &args.logits[row * args.stride].bits;
-    logprob = static_cast<float>(widen(bf16{__ldcg(logits + id)}) - log_sum);
-  }
-  const float margin = top.second == 0 ? INFINITY : value_of(top.key) - value_of(top.second);
+__device__ void write_draw(const SampleArgs& args, int row, int32_t id, bool has_logprob,
+                           double log_sum) {
   args.drawn[row] = id;
-  args.records[row] = {id, static_cast<int32_t>(top.id), margin, logprob, log_sum};
+  if (!has_logprob) return;
+  const uint16_t* logits = &args.logits[row * args.stride].bits;
+  args.drawn_logits[row].log_sum_exp = log_sum;
+  args.drawn_logits[row].drawn = widen(bf16{__ldcg(logits + id)});
 }
 
 /// grid [num_rows, parts]: every part of a row draws in modes classes and min-p, the first alone in the others.
@@ -300,9 +289,9 @@ __global__ void __maxnreg__(kRegisters) finish_kernel(const SampleArgs args) {
   const bool is_shared = mode == Mode::kClasses || mode == Mode::kMinP;
   if (part > 0 && !(is_active && is_shared)) return;
   const KeyRange range = key_range(mode == Mode::kGreedy ? 1.0f : p.temperature);
-  const int num_top = args.tops == nullptr ? 0 : min(p.num_top, kSampleTopMax);
-  const int list_k = max(mode == Mode::kTopK ? p.top_k : 0, num_top);
   const bool has_logprob = (p.flags & kSampleLogprob) != 0;
+  const int num_top = has_logprob ? min(p.num_top, kLogprobsMax) : 0;
+  const int list_k = max(mode == Mode::kTopK ? p.top_k : 0, num_top);
   const int pieces = num_pieces(args.num_defined);
   const RowSpace space = row_space(args, row);
   const bool rehearses = args.num_rows <= kRehearsedRows && is_active && !is_shared;
@@ -316,7 +305,7 @@ __global__ void __maxnreg__(kRegisters) finish_kernel(const SampleArgs args) {
     uint32_t highest;
     const Top top = row_top(space, pieces, highest);
     if (top.key >= kKeyInf && !is_rehearsal) {
-      if (part == 0) write_unsound(args, row, num_top);
+      if (part == 0 && threadIdx.x == 0) args.drawn[row] = kNoToken;
       return;
     }
     const double floor =
@@ -345,7 +334,7 @@ __global__ void __maxnreg__(kRegisters) finish_kernel(const SampleArgs args) {
     }
     const double log_sum = has_logprob ? row_log_sum(space, pieces, top.key) : NAN;
     if (threadIdx.x == 0 && !is_rehearsal) {
-      write_record(args, row, top, best.id, has_logprob, log_sum);
+      write_draw(args, row, best.id, has_logprob, log_sum);
     }
   }
 }

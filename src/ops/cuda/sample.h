@@ -11,12 +11,10 @@
 namespace sluice::cuda {
 
 inline constexpr int kSampleRowsMax = 64;
-/// As decode/sampling_params.h.
-inline constexpr int kSampleTopMax = 20;
 
 /// SampleRow::flags. A row without kSampleActive (padding; all zeros) is skipped: nothing of it is read or written.
 inline constexpr uint32_t kSampleActive = 1;
-/// Also log_sum_exp and logprob.
+/// Also SampleArgs::drawn_logits.
 inline constexpr uint32_t kSampleLogprob = 2;
 
 /// How one row draws; fields as SamplingParams, whose validate() they have passed. Penalties and masks are not for here.
@@ -24,7 +22,7 @@ struct alignas(16) SampleRow {
   float temperature;
   int32_t top_k;
   float top_p;
-  /// Of the most likely ids (kSampleTopMax at most) that go to SampleArgs::tops. 0: none.
+  /// Of the most likely ids (kLogprobsMax at most) that go to SampleArgs::drawn_logits. 0: none.
   int32_t num_top;
   /// std::log(double(min_p)) taken on the host, so that both sides cut at the same bits; -infinity where min_p is 0.
   double log_min_p;
@@ -34,23 +32,6 @@ struct alignas(16) SampleRow {
   uint32_t flags;
 };
 static_assert(sizeof(SampleRow) == 48);
-
-struct alignas(16) SampleRecord {
-  /// kNoToken where a logit is NaN or positive infinity.
-  int32_t id;
-  /// Lowest id among ties; kNoToken with id.
-  int32_t argmax;
-  /// Highest logit less the runner-up's: 0 for a tie, +infinity where there is no other id, NaN where all are -infinity.
-  float margin;
-  float logprob;       // of id, over the raw logits; NaN unless asked for
-  double log_sum_exp;  // NaN unless asked for, and where every logit is -infinity, as on the host
-};
-static_assert(sizeof(SampleRecord) == 32);
-
-struct SampleTop {
-  int32_t id;
-  float logit;
-};
 
 struct SampleArgs {
   /// [num_rows, stride], 16-byte aligned rows: stride is a multiple of 8 and at least num_defined rounded up to 8.
@@ -64,10 +45,8 @@ struct SampleArgs {
   const SampleRow* rows;
   /// [num_rows] in device memory; kNoToken where a logit is NaN or positive infinity.
   int32_t* drawn;
-  /// Host-mapped, by their device addresses, complete when the step is: [num_rows], [num_rows, kSampleTopMax].
-  SampleRecord* records;
-  /// num_top entries a row, by falling logit, lower id first; id kNoToken beyond num_defined. May be null if no row asks.
-  SampleTop* tops;
+  /// [num_rows] in device memory, written for rows with kSampleLogprob whose logits are sound. May be null if no row asks.
+  DrawnLogits* drawn_logits;
   /// sample_workspace_bytes() of device memory, 256-byte aligned, zeroed once by its owner; each launch leaves it fit for the next one of
   /// its stream, whatever the number of rows up to the one it was sized for.
   void* workspace;

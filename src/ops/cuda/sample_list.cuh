@@ -178,7 +178,7 @@ __device__ inline Top next_likeliest(const SampleArgs& args, int row, const RowS
   return best;
 }
 
-__device__ inline SampleTop entry_of(uint32_t key, uint32_t id) {
+__device__ inline DrawnLogits::Top entry_of(uint32_t key, uint32_t id) {
   if (key == 0) return {kNoToken, -INFINITY};
   return {static_cast<int32_t>(id), value_of(key)};
 }
@@ -187,7 +187,7 @@ __device__ inline SampleTop entry_of(uint32_t key, uint32_t id) {
 __device__ inline void write_tops(const SampleArgs& args, int row, const RowSpace& space,
                                   int num_top, bool is_rehearsal, bool is_list_whole,
                                   const ListShared& list) {
-  SampleTop* out = args.tops + row * kSampleTopMax;
+  DrawnLogits::Top* out = args.drawn_logits[row].tops;
   const int mine = static_cast<int>(threadIdx.x);
   if (is_rehearsal) num_top = 0;
   if (!is_list_whole) {

@@ -103,12 +103,20 @@ __device__ int32_t close_draw(const StepDevice& device, int i) {
   return id;
 }
 
+/// What a draw told of its logits, to the host.
+__device__ void report_logits(const StepDevice& device, int64_t place, int i) {
+  const auto* draws = reinterpret_cast<const SampleRow*>(device.block + device.layout.draws);
+  constexpr uint32_t kAsks = kSampleActive | kSampleLogprob;
+  if ((draws[i].flags & kAsks) == kAsks) device.report->logits[place][i] = device.drawn_logits[i];
+}
+
 __global__ void close_step_kernel(StepDevice device, int num_logit_rows) {
   const int64_t number = *device.num_opened - 1;
   const int64_t place = number % kBlocks;
   const int i = static_cast<int>(threadIdx.x);
   if (i < num_logit_rows) {
     *const_cast<volatile int32_t*>(&device.report->drawn[place][i]) = close_draw(device, i);
+    report_logits(device, place, i);
   }
   __syncthreads();
   if (i != 0) return;

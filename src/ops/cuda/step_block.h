@@ -33,6 +33,7 @@ struct StepReport {
   int64_t num_closed;             // their results are in shared memory
   int32_t out_of_range[kBlocks];  // range_flag
   int32_t drawn[kBlocks][kDrawnMax];
+  DrawnLogits logits[kBlocks][kDrawnMax];
 };
 
 struct StepDevice {
@@ -41,6 +42,7 @@ struct StepDevice {
   uint8_t* block;         // the device's own
   int64_t* num_opened;    // its count of steps
   int32_t* drawn;
+  DrawnLogits* drawn_logits;
   int32_t* range_flag;
   StepReport* report;  // mapped
 };

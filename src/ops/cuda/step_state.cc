@@ -47,6 +47,10 @@ SampleRow sample_row(const DrawRequest& request) {
   row.seed = request.seed;
   row.position = request.position;
   row.flags = kSampleActive;
+  if (request.num_logprobs >= 0) {
+    row.flags |= kSampleLogprob;
+    row.num_top = std::min(request.num_logprobs, kLogprobsMax);
+  }
   return row;
 }
 
@@ -75,22 +79,22 @@ Result<std::unique_ptr<BackendState>> StepState::open(const OpDims& dims) {
   device.layout = make_layout(state->rows_max_, state->pages_max_);
   const auto size = static_cast<size_t>(device.layout.size);
   const auto report_bytes = static_cast<size_t>(bytes_of<StepReport>(1));
-  const auto record_bytes = static_cast<size_t>(bytes_of<SampleRecord>(kSampleRowsMax));
-  SLUICE_ASSIGN_OR_RETURN(state->mapped_,
-                          device_memory().allocate(kBlocks * size + report_bytes + record_bytes,
-                                                   "step blocks", MemoryKind::kShared));
+  SLUICE_ASSIGN_OR_RETURN(
+      state->mapped_,
+      device_memory().allocate(kBlocks * size + report_bytes, "step blocks", MemoryKind::kShared));
   const auto drawn_bytes = static_cast<size_t>(bytes_of<int32_t>(state->rows_max_));
+  const auto logits_bytes = static_cast<size_t>(bytes_of<DrawnLogits>(kDrawnMax));
   SLUICE_ASSIGN_OR_RETURN(state->device_buffer_,
-                          device_memory().allocate(size + drawn_bytes + kCountsBytes, "step block",
-                                                   MemoryKind::kPrivate));
+                          device_memory().allocate(size + drawn_bytes + logits_bytes + kCountsBytes,
+                                                   "step block", MemoryKind::kPrivate));
   auto* mapped = reinterpret_cast<uint8_t*>(state->mapped_.data());
   auto* own = reinterpret_cast<uint8_t*>(state->device_buffer_.data());
   device.mapped = mapped;  // one address space: the device's address is the host's
   device.report = reinterpret_cast<StepReport*>(mapped + kBlocks * size);
-  state->records_ = reinterpret_cast<SampleRecord*>(mapped + kBlocks * size + report_bytes);
   device.block = own;
   device.drawn = reinterpret_cast<int32_t*>(own + size);
-  device.num_opened = reinterpret_cast<int64_t*>(own + size + drawn_bytes);
+  device.drawn_logits = reinterpret_cast<DrawnLogits*>(own + size + drawn_bytes);
+  device.num_opened = reinterpret_cast<int64_t*>(own + size + drawn_bytes + logits_bytes);
   device.range_flag = reinterpret_cast<int32_t*>(device.num_opened + 1);
   state->report_ = device.report;
   return std::unique_ptr<BackendState>(std::move(state));
@@ -218,6 +222,7 @@ void StepState::end(const OpContext& context) {
 void StepState::await(OpContext& context) const {
   await_count(report_->num_closed, context.step_number + 1);
   context.drawn = report_->drawn[context.step_number % kBlocks];
+  context.drawn_logits = report_->logits[context.step_number % kBlocks];
   context.out_of_range = report_->out_of_range[context.step_number % kBlocks] != 0;
   if (context.out_of_range) work_.clear_operands();
 }

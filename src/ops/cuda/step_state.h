@@ -21,11 +21,11 @@ class StepState : public BackendState {
   void end(const OpContext& context);
   void await(OpContext& context) const;
   const WorkMemory& work() const { return work_; }
-  /// Of the step's draws: how, on the device; and what came of them, in mapped memory.
+  /// Of the step's draws, on the device: how, and what their logits were.
   const SampleRow* sample_rows() const {
     return reinterpret_cast<const SampleRow*>(device_.block + device_.layout.draws);
   }
-  SampleRecord* sample_records() const { return records_; }
+  DrawnLogits* drawn_logits() const { return device_.drawn_logits; }
 
  private:
   /// A step's calls: those of one key, with as many rows.
@@ -52,7 +52,6 @@ class StepState : public BackendState {
   Buffer device_buffer_;
   StepDevice device_ = {};
   StepReport* report_ = nullptr;
-  SampleRecord* records_ = nullptr;
   int64_t num_begun_ = 0;
   std::vector<Graph> graphs_;
   Graph recording_ = {};
