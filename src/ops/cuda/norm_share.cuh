@@ -36,15 +36,30 @@ struct RowShare {
   /// values = rb(x * inverse * (1 + w)); `weights` as NormWeights has them.
   __device__ __forceinline__ void norm(float inverse, const float4 (&weights)[kPairsMax]) {
 #pragma unroll
-    for (int j = 0; j < kPairsMax; ++j) {
-      const float4 w = weights[j];
-      values[j] = make_uint2(narrow_pair(element(j, 0) * inverse * (1.0f + w.x),
-                                         element(j, 1) * inverse * (1.0f + w.y)),
-                             narrow_pair(element(j, 2) * inverse * (1.0f + w.z),
-                                         element(j, 3) * inverse * (1.0f + w.w)));
-    }
+    for (int j = 0; j < kPairsMax; ++j) norm_one(j, inverse, weights[j]);
+  }
+  __device__ __forceinline__ void norm_first(float inverse, const float4& w) {
+    norm_one(0, inverse, w);
+  }
+
+ private:
+  __device__ __forceinline__ void norm_one(int j, float inverse, const float4& w) {
+    values[j] = make_uint2(
+        narrow_pair(element(j, 0) * inverse * (1.0f + w.x), element(j, 1) * inverse * (1.0f + w.y)),
+        narrow_pair(element(j, 2) * inverse * (1.0f + w.z),
+                    element(j, 3) * inverse * (1.0f + w.w)));
   }
 };
+
+/// Stays where it is written, ahead of pdl_wait(); the compiler moves __ldg behind it.
+__device__ __forceinline__ float4 load_early(const float* from) {
+  float4 v;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from)
+               : "memory");
+  return v;
+}
 
 /// The stored w of a lane's elements; nothing of the step, so it may be loaded early.
 template <int kPairsMax>
@@ -55,7 +70,7 @@ struct NormWeights {
 #pragma unroll
     for (int j = 0; j < kPairsMax; ++j) {
       w[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (j < num_pairs) w[j] = __ldg(reinterpret_cast<const float4*>(from + j * kScaleBlock));
+      if (j < num_pairs) w[j] = load_early(from + j * kScaleBlock);
     }
   }
 };
