@@ -13,6 +13,8 @@ namespace sluice::cuda {
 
 constexpr int kSkinnyWarps = kNumParts;
 constexpr int kSkinnyThreads = kSkinnyWarps * kWarp;
+/// A thread's, at most: two such warps and three of the GDN core's fill a quarter of a multiprocessor's registers, so that core and projection begin beside each other.
+constexpr int kSkinnyRegisters = 136;
 constexpr int kTileRows = 2 * kRowGroup;
 /// Pairs of K that a slot of the ring holds, at most, and whose chains of steps run side by side.
 constexpr int kUnitPairsMax = 3;

@@ -7,6 +7,18 @@
 namespace sluice::cuda {
 namespace {
 
+SLUICE_HOST_DEVICE constexpr int row_groups(const PackedWeight& w) {
+  return (w.num_out + kRowGroup - 1) / kRowGroup;
+}
+
+/// Tiles of one kind whose weights lie one behind the other.
+struct TileRun {
+  const uint8_t* a;  // where the next unit of the first row group lies
+  int count;
+  bool fp8;
+  bool has_b;
+};
+
 /// Projections of one input, tile after tile through the outputs.
 struct LinearWork {
   SkinnyOutput outputs[kSkinnyOutputsMax];
@@ -37,6 +49,23 @@ struct LinearWork {
     const int group = 2 * at.local;
     return tile_of_groups(plan, w, group, (group + 1) * kRowGroup < w.num_out);
   }
+  __device__ __forceinline__ TileRun run(const SkinnyPlan& plan, int tile) const {
+    const Place at = place(tile);
+    const PackedWeight& w = outputs[at.output].weight;
+    const bool fp8 = is_fp8(w);
+    const int group = fp8 ? 2 * at.local : at.local;
+    const bool has_b = fp8 && (group + 1) * kRowGroup < w.num_out;
+    // A last row group without a second one is a run of its own.
+    const int count = has_b ? row_groups(w) / 2 - at.local : fp8 ? 1 : tile_end[at.output] - tile;
+    return {w.data + static_cast<int64_t>(at.local) * plan.tile_bytes, count, fp8, has_b};
+  }
+  __device__ __forceinline__ const uint8_t* second(const SkinnyPlan& plan,
+                                                   const TileRun& run) const {
+    return run.a + plan.tile_bytes / 2;
+  }
+  __device__ __forceinline__ int stride(const SkinnyPlan& plan, const TileRun&) const {
+    return plan.tile_bytes;
+  }
   __device__ __forceinline__ void store(int tile, const JoinPlace& at, const PartSums& sums) const {
     const Place place_of_tile = place(tile);
     const SkinnyOutput& output = outputs[place_of_tile.output];
@@ -66,6 +95,17 @@ struct GateUpWork {
     both.b_scales = up.a_scales;
     return both;
   }
+  __device__ __forceinline__ TileRun run(const SkinnyPlan& plan, int tile) const {
+    TileRun run = {out.gate.data, row_groups(out.gate) - tile, is_fp8(out.gate), true};
+    run.a += static_cast<int64_t>(tile) * stride(plan, run);
+    return run;
+  }
+  __device__ __forceinline__ const uint8_t* second(const SkinnyPlan&, const TileRun& run) const {
+    return run.a + (out.up.data - out.gate.data);
+  }
+  __device__ __forceinline__ int stride(const SkinnyPlan& plan, const TileRun& run) const {
+    return run.fp8 ? plan.tile_bytes / 2 : plan.tile_bytes;
+  }
   __device__ __forceinline__ void store(int tile, const JoinPlace& at, const PartSums& sums) const {
     const int n = tile * kRowGroup + at.row;
     if (at.row >= kRowGroup || n >= out.gate.num_out) return;
@@ -84,30 +124,54 @@ struct GateUpWork {
   }
 };
 
-/// A warp's units in order: tile after tile, stretch after stretch of its part.
-struct Cursor {
-  int tile;
-  int first = 0;  // pair of the part
-};
-
+/// A warp's units in order: tile after tile, stretch after stretch of its part. What is sent for next is at hand, because the lane that sends does little else.
 template <typename Work>
-__device__ __forceinline__ void issue_next(const SkinnyPlan& plan, const Work& work, int last_tile,
-                                           const Part& part, WarpRing* ring, Cursor* cursor) {
-  if (cursor->tile >= last_tile || part.count == 0) return;
-  const Tile tile = work.tile(plan, cursor->tile);
-  const int left = part.count - cursor->first;
-  const int pairs = left < plan.unit_pairs ? left : plan.unit_pairs;
-  const int group_bytes = pairs * (tile.a_scales != nullptr ? kPairBytes<true> : kPairBytes<false>);
-  const int offset = (part.first + cursor->first) *
-                     (tile.a_scales != nullptr ? kPairBytes<true> : kPairBytes<false>);
-  const bool has_b = tile.b != nullptr;
-  ring->issue(tile.a + offset, group_bytes, has_b ? tile.b + offset : nullptr,
-              has_b ? group_bytes : 0, pairs * work.pair_bytes());
-  cursor->first += pairs;
-  if (cursor->first < part.count) return;
-  cursor->first = 0;
-  ++cursor->tile;
-}
+class Sender {
+ public:
+  __device__ __forceinline__ Sender(const SkinnyPlan& plan, const Work& work,
+                                    const TileRange& tiles, const Part& part)
+      : plan_(plan),
+        work_(work),
+        num_pairs_(part.count),
+        first_pair_(part.first),
+        tile_(tiles.first),
+        last_tile_(part.count == 0 ? tiles.first : tiles.last) {
+    if (tile_ < last_tile_) begin_run();
+  }
+
+  /// Fills the ring's next slot, if a unit is left.
+  __device__ __forceinline__ void issue(WarpRing* ring) {
+    if (tile_ >= last_tile_) return;
+    const int left = num_pairs_ - first_;
+    const int pairs = left < plan_.unit_pairs ? left : plan_.unit_pairs;
+    const int num_bytes = pairs * pair_bytes();
+    ring->issue(run_.a, num_bytes, work_.second(plan_, run_), run_.has_b ? num_bytes : 0,
+                pairs * work_.pair_bytes());
+    run_.a += num_bytes;
+    first_ += pairs;
+    if (first_ < num_pairs_) return;
+    first_ = 0;
+    run_.a += work_.stride(plan_, run_) - num_pairs_ * pair_bytes();
+    ++tile_;
+    if (--run_.count == 0 && tile_ < last_tile_) begin_run();
+  }
+
+ private:
+  __device__ __forceinline__ void begin_run() {
+    run_ = work_.run(plan_, tile_);
+    run_.a += first_pair_ * pair_bytes();
+  }
+  __device__ __forceinline__ int pair_bytes() const {
+    return run_.fp8 ? kPairBytes<true> : kPairBytes<false>;
+  }
+  const SkinnyPlan& plan_;
+  const Work& work_;
+  const int num_pairs_, first_pair_;  // of the part
+  int tile_;
+  const int last_tile_;
+  int first_ = 0;  // pair of the part
+  TileRun run_;
+};
 
 /// Copies this warp's part of the rows' operands to shared memory.
 __device__ __forceinline__ void copy_operands(const SkinnyPlan& plan, const SkinnyInput& in,
@@ -128,7 +192,7 @@ struct ResidentArgs {
 };
 
 template <typename Work>
-__global__ void __launch_bounds__(kSkinnyThreads, 1)
+__global__ void __maxnreg__(kSkinnyRegisters)
     resident_kernel(const __grid_constant__ ResidentArgs<Work> args) {
   extern __shared__ __align__(128) uint8_t memory[];
   const SkinnyPlan& plan = args.plan;
@@ -138,18 +202,20 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   const Part part = part_of_warp(plan.num_pairs);
   init_warp_barriers(shared_address(shared.barriers), plan.num_slots + plan.operand_slots);
   WarpRing ring(shared.ring, shared.barriers, plan.num_slots);
-  Cursor cursor = {tiles.first};
   pdl_launch();
+  Sender<Work> sender(plan, work, tiles, part);
 #pragma unroll 1
-  for (int i = 0; i < plan.num_slots; ++i) {
-    issue_next(plan, work, tiles.last, part, &ring, &cursor);
-  }
-  Tile tile = {};
+  for (int i = 0; i < plan.num_slots; ++i) sender.issue(&ring);
+  bool next_fp8 = false;
+  bool next_has_b = false;
   PartScales scales = {};
-  if (tiles.first < tiles.last) {
-    tile = work.tile(plan, tiles.first);
+  const auto look_at = [&](int t) {
+    const Tile tile = work.tile(plan, t);
+    next_fp8 = tile.a_scales != nullptr;
+    next_has_b = tile.b != nullptr;
     scales.load(tile, part);
-  }
+  };
+  if (tiles.first < tiles.last) look_at(tiles.first);
 
   pdl_wait();
   copy_operands(plan, args.in, part, shared);
@@ -159,13 +225,10 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   int joined = 0;
 #pragma unroll 1
   for (int t = tiles.first; t < tiles.last; ++t) {
-    const bool fp8 = tile.a_scales != nullptr;
-    const bool has_b = tile.b != nullptr;
+    const bool fp8 = next_fp8;
+    const bool has_b = next_has_b;
     const PartScales now = scales;
-    if (t + 1 < tiles.last) {
-      tile = work.tile(plan, t + 1);
-      scales.load(tile, part);
-    }
+    if (t + 1 < tiles.last) look_at(t + 1);
     float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
     for (int first = 0; first < part.count; first += plan.unit_pairs) {
@@ -181,7 +244,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
         add_unit<false, Work::kF16Pairs>(count, at, now, acc);
       }
       ring.release(count * work.pair_bytes());
-      issue_next(plan, work, tiles.last, part, &ring, &cursor);
+      sender.issue(&ring);
     }
     sums.write(joined++, acc);
     if (joined < plan.joined_tiles && t + 1 < tiles.last) continue;
@@ -221,10 +284,6 @@ cudaError_t launch_resident(const SkinnyMachine& machine, const SkinnyInput& in,
                             const SkinnyPlan& plan, cudaStream_t stream) {
   const ResidentArgs<Work> args = {plan, work, in};
   return launch_chained<resident_kernel<Work>>(launch_of(machine, plan), stream, args);
-}
-
-int row_groups(const PackedWeight& w) {
-  return (w.num_out + kRowGroup - 1) / kRowGroup;
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ __device__ __forceinline__ void init_warp_barriers(uint32_t barriers, int count)
   constexpr uint32_t kArrivals = 32;  // every lane, behind its copies
 #endif
   if (threadIdx.x % 32 == 0) {
+#pragma unroll 1  // cold code, ahead of the first copy
     for (int i = 0; i < count; ++i) barrier_init(barriers + 8 * i, kArrivals);
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

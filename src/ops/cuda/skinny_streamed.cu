@@ -214,7 +214,7 @@ class Block {
 };
 
 template <bool kFp8, bool kAdds>
-__global__ void __launch_bounds__(kSkinnyThreads, 1)
+__global__ void __maxnreg__(kSkinnyRegisters)
     streamed_kernel(const __grid_constant__ StreamedArgs args) {
   extern __shared__ __align__(128) uint8_t memory[];
   const SkinnyShared shared(memory, args.plan);
