@@ -39,6 +39,8 @@ struct SkinnyPlan {
   int operand_slots;  // stretches of a warp's part that lie in shared memory
   int operand_pairs;  // pairs of such a stretch
   int joined_tiles;   // tiles whose parts wait in shared memory for one join
+  int joins;          // that memory, so many times: 2 where warps go on while one is joined
+  int late_units;     // of a warp's units, those asked into the L2 behind a full ring
   int row_shift;      // log2 of the rows, rounded up
   int smem_bytes;
 };

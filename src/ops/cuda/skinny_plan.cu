@@ -18,7 +18,7 @@ int place(int num_rows, int num_slots, int ring_bytes, SkinnyPlan* plan) {
   plan->barriers = plan->operands + kSkinnyWarps * plan->operand_bytes;
   plan->sums = plan->barriers + kSkinnyWarps * (num_slots + plan->operand_slots) *
                                     static_cast<int>(sizeof(uint64_t));
-  return plan->sums + 2 * kNumParts * plan->joined_tiles * kTileRows * num_rows *
+  return plan->sums + plan->joins * kNumParts * plan->joined_tiles * kTileRows * num_rows *
                           static_cast<int>(sizeof(float));
 }
 

@@ -266,7 +266,8 @@ bool plan_resident(const SkinnyMachine& machine, int num_rows, const Work& work,
   plan_tiles(machine, num_tiles, num_in, plan);
   plan->operand_pairs = (plan->num_pairs + kNumParts - 1) / kNumParts;
   plan->operand_slots = 1;
-  plan->joined_tiles = num_rows == 1 ? 9 : kTileRows / num_rows;
+  plan->joins = 2;
+  plan->joined_tiles = num_rows == 1 ? 9 : num_rows > 4 ? 1 : kTileRows / num_rows;
   const bool is_even = plan->num_pairs % kNumParts == 0;
   for (int pairs = plan->operand_pairs < kUnitPairsMax ? plan->operand_pairs : kUnitPairsMax;
        pairs > 0; --pairs) {

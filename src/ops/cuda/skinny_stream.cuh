@@ -133,6 +133,17 @@ class WarpRing {
     if (++issue_slot_ == num_slots_) issue_slot_ = issue_offset_ = 0;
   }
 
+  /// Asks the same of the L2, which a later issue() finds there.
+  __device__ __forceinline__ static void ask_l2(const uint8_t* a, int a_bytes, const uint8_t* b,
+                                                int b_bytes) {
+#if __CUDA_ARCH__ >= 900
+    if (lane() == 0) {
+      prefetch(a, a_bytes);
+      if (b_bytes > 0) prefetch(b, b_bytes);
+    }
+#endif
+  }
+
   /// The oldest issued slot, once it has arrived.
   __device__ __forceinline__ const uint8_t* acquire() {
     barrier_wait(barriers_ + 8 * read_slot_, read_parity_);
@@ -150,6 +161,10 @@ class WarpRing {
 
  private:
 #if __CUDA_ARCH__ >= 900
+  __device__ __forceinline__ static void prefetch(const uint8_t* from, int num_bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(num_bytes)
+                 : "memory");
+  }
   __device__ __forceinline__ void copy(uint32_t to, const uint8_t* from, int num_bytes,
                                        uint32_t barrier) const {
     asm volatile(

@@ -55,7 +55,11 @@ class Block {
   __device__ __forceinline__ void run() {
     pdl_launch();
 #pragma unroll 1
-    for (int i = 0; i < plan_.num_slots; ++i) issue();
+    for (int i = 0; i < plan_.num_slots; ++i) issue<false>();
+    const Cursor in_ring = cursor_;
+#pragma unroll 1
+    for (int i = 0; i < plan_.late_units; ++i) issue<true>();
+    cursor_ = in_ring;
     TileSums tiles[kTilesAtOnce];
     begin_batch(0, tiles);
     pdl_wait();
@@ -83,14 +87,21 @@ class Block {
     return tile_of_groups(plan_, args_.output.weight, group(tile), has_b(tile));
   }
 
+  /// The next unit into the ring, or only into the L2.
+  template <bool kAsksL2>
   __device__ __forceinline__ void issue() {
     const int i = cursor_.batch + cursor_.tile;
     if (part_.count == 0 || i >= num_tiles_) return;
     const Tile tile = tile_at(i);
     const int num_bytes = pairs_from(cursor_.first) * kPairBytes<kFp8>;
     const int offset = (part_.first + cursor_.first) * kPairBytes<kFp8>;
-    ring_.issue(tile.a + offset, num_bytes, tile.b == nullptr ? nullptr : tile.b + offset,
-                tile.b == nullptr ? 0 : num_bytes, plan_.slot_bytes);
+    const uint8_t* b = tile.b == nullptr ? nullptr : tile.b + offset;
+    const int b_bytes = tile.b == nullptr ? 0 : num_bytes;
+    if (kAsksL2) {
+      WarpRing::ask_l2(tile.a + offset, num_bytes, b, b_bytes);
+    } else {
+      ring_.issue(tile.a + offset, num_bytes, b, b_bytes, plan_.slot_bytes);
+    }
     cursor_.advance(num_tiles_, part_, plan_.unit_pairs);
   }
   /// Pairs of the unit that begins at pair `first` of the part.
@@ -160,7 +171,7 @@ class Block {
     const PairPlace at = {a, with_b ? a + count * kPairBytes<kFp8> : a, operands, first};
     add_unit<kFp8, false>(count, at, tile->scales, tile->acc);
     ring_.release(plan_.slot_bytes);
-    issue();
+    issue<false>();
   }
 
   /// Where output `i` of a batch goes; null when there is none.
@@ -223,20 +234,31 @@ __global__ void __maxnreg__(kSkinnyRegisters)
   Block<kFp8, kAdds>(args, shared).run();
 }
 
-/// As many stretches of the operands as fit; all of them need no second look.
-bool plan_streamed(const SkinnyMachine& machine, int num_rows, const PackedWeight& w,
+/// Units that a warp asks into the L2 when its ring is full, if that is all that is left: a small weight behind a core, which has time.
+constexpr int kLateUnitsMax = 4;
+/// Stretches of several rows' operands in shared memory: the ring needs the room more.
+constexpr int kOperandSlots = 2;
+
+/// One row's operands stay whole, which needs no second look.
+bool plan_streamed(const SkinnyMachine& machine, int num_rows, const PackedWeight& w, bool fp8,
                    SkinnyPlan* plan) {
   plan_tiles(machine, (w.num_out + kRowGroup - 1) / kRowGroup, w.num_in, plan);
-  plan->unit_pairs = num_rows > 4 ? 2 : kUnitPairsMax;
+  plan->unit_pairs = kUnitPairsMax;
   plan->slot_bytes = plan->unit_pairs * kPairBytes<false>;
   plan->joined_tiles = kTilesAtOnce;
+  plan->joins = 1;
   plan->operand_pairs = plan->unit_pairs;
   const int part_pairs = (plan->num_pairs + kNumParts - 1) / kNumParts;
-  plan->operand_slots = (part_pairs + plan->unit_pairs - 1) / plan->unit_pairs;
+  const int num_units = (part_pairs + plan->unit_pairs - 1) / plan->unit_pairs;
+  plan->operand_slots = num_rows > 4 && num_units > kOperandSlots ? kOperandSlots : num_units;
   while (!plan_shared(machine, num_rows, 1, plan->slot_bytes, plan)) {
     if (plan->operand_slots <= 2) return false;
     --plan->operand_slots;
   }
+  const int groups = plan->tiles_per_block + (plan->more_tiles > 0 ? 1 : 0);
+  const int tiles = fp8 ? (groups + 1) / 2 : groups;
+  const int late = tiles * num_units - plan->num_slots;
+  plan->late_units = late > 0 && late <= kLateUnitsMax ? late : 0;
   return true;
 }
 
@@ -244,7 +266,7 @@ template <bool kFp8, bool kAdds>
 cudaError_t launch(const SkinnyMachine& machine, const SkinnyInput& input,
                    const SkinnyOutput& output, cudaStream_t stream) {
   StreamedArgs args = {{}, output, input};
-  if (!plan_streamed(machine, input.num_rows, output.weight, &args.plan)) {
+  if (!plan_streamed(machine, input.num_rows, output.weight, kFp8, &args.plan)) {
     return cudaErrorInvalidConfiguration;
   }
   return launch_chained<streamed_kernel<kFp8, kAdds>>(launch_of(machine, args.plan), stream, args);
