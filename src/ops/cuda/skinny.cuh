@@ -15,6 +15,7 @@ constexpr int kSkinnyWarps = kNumParts;
 constexpr int kSkinnyThreads = kSkinnyWarps * kWarp;
 /// A thread's, at most: two such warps and three of the GDN core's fill a quarter of a multiprocessor's registers, so that core and projection begin beside each other.
 constexpr int kSkinnyRegisters = 136;
+constexpr int kPairedRowsMin = 2;
 constexpr int kTileRows = 2 * kRowGroup;
 /// Pairs of K that a slot of the ring holds, at most, and whose chains of steps run side by side.
 constexpr int kUnitPairsMax = 3;
@@ -42,6 +43,7 @@ struct SkinnyPlan {
   int joins;          // that memory, so many times: 2 where warps go on while one is joined
   int late_units;     // of a warp's units, those asked into the L2 behind a full ring
   int row_shift;      // log2 of the rows, rounded up
+  bool pairs;         // blocks are clusters of two, which share what they read of the operands
   int smem_bytes;
 };
 

@@ -12,13 +12,19 @@ bool is_acceptable(const SkinnyInput& in, int num_in);
 /// Shares `num_tiles` out among the blocks.
 void plan_tiles(const SkinnyMachine& machine, int num_tiles, int num_in, SkinnyPlan* plan);
 
+/// Several rows' operands are worth it to be read once for two blocks.
+inline bool can_pair(const SkinnyMachine& machine, int num_rows) {
+  return num_rows >= kPairedRowsMin && machine.num_sms % 2 == 0 && compute_capability() == 90;
+}
+
 /// Fills in ring and places in shared memory. A ring grows in steps of so many slots and bytes. False when a block's shared memory is too small for the rows.
 bool plan_shared(const SkinnyMachine& machine, int num_rows, int step_slots, int step_bytes,
                  SkinnyPlan* plan);
 
 /// A block on every multiprocessor.
 inline ChainedLaunch launch_of(const SkinnyMachine& machine, const SkinnyPlan& plan) {
-  return {dim3(static_cast<unsigned>(machine.num_sms)), kSkinnyThreads, plan.smem_bytes};
+  return {dim3(static_cast<unsigned>(machine.num_sms)), kSkinnyThreads, plan.smem_bytes,
+          plan.pairs ? 2 : 1};
 }
 
 /// One output of an input of any width; `adds`: to what `output.out` holds.

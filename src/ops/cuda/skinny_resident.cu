@@ -178,9 +178,17 @@ __device__ __forceinline__ void copy_operands(const SkinnyPlan& plan, const Skin
                                               const Part& part, const SkinnyShared& shared) {
   if (part.count == 0) return;
   const uint32_t barrier = shared_address(shared.barriers + plan.num_slots);
-  copy_rows(shared_address(shared.operands), operand_stride(plan.operand_pairs),
-            part.count * kScaleBlock * 2, in.num_rows, barrier,
-            [&](int m) { return in.operands + input_row(in, m) + part.first * kScaleBlock; });
+  const uint32_t to = shared_address(shared.operands);
+  const int stride = operand_stride(plan.operand_pairs);
+  const int num_bytes = part.count * kScaleBlock * 2;
+  const auto row_start = [&](int m) {
+    return in.operands + input_row(in, m) + part.first * kScaleBlock;
+  };
+  if (plan.pairs) {
+    copy_rows_to_pair(to, stride, num_bytes, in.num_rows, barrier, row_start);
+  } else {
+    copy_rows(to, stride, num_bytes, in.num_rows, barrier, row_start);
+  }
   barrier_wait(barrier, 0);
 }
 
@@ -202,6 +210,7 @@ __global__ void __maxnreg__(kSkinnyRegisters)
   const Part part = part_of_warp(plan.num_pairs);
   init_warp_barriers(shared_address(shared.barriers), plan.num_slots + plan.operand_slots);
   WarpRing ring(shared.ring, shared.barriers, plan.num_slots);
+  if (plan.pairs) pair_arrive();
   pdl_launch();
   Sender<Work> sender(plan, work, tiles, part);
 #pragma unroll 1
@@ -218,6 +227,7 @@ __global__ void __maxnreg__(kSkinnyRegisters)
   if (tiles.first < tiles.last) look_at(tiles.first);
 
   pdl_wait();
+  if (plan.pairs) pair_wait();
   copy_operands(plan, args.in, part, shared);
   const uint8_t* row =
       operands_of_lane(shared.operands, operand_stride(plan.operand_pairs), args.in.num_rows);
@@ -266,6 +276,7 @@ bool plan_resident(const SkinnyMachine& machine, int num_rows, const Work& work,
   plan_tiles(machine, num_tiles, num_in, plan);
   plan->operand_pairs = (plan->num_pairs + kNumParts - 1) / kNumParts;
   plan->operand_slots = 1;
+  plan->pairs = can_pair(machine, num_rows);
   plan->joins = 2;
   plan->joined_tiles = num_rows == 1 ? 9 : num_rows > 4 ? 1 : kTileRows / num_rows;
   const bool is_even = plan->num_pairs % kNumParts == 0;

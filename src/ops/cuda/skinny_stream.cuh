@@ -73,6 +73,18 @@ __device__ __forceinline__ void copies_issued(uint32_t barrier) {
 #endif
 }
 
+/// Blocks of a cluster of two: the barriers of both are set up behind pair_wait().
+__device__ __forceinline__ void pair_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void pair_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
 /// num_rows rows of num_bytes each, `from_stride` bytes apart, to rows `to_stride` bytes apart. 16-byte multiples.
 template <typename RowStart>
 __device__ __forceinline__ void copy_rows(uint32_t to, int to_stride, int num_bytes, int num_rows,
@@ -98,6 +110,27 @@ __device__ __forceinline__ void copy_rows(uint32_t to, int to_stride, int num_by
   }
 #endif
   copies_issued(barrier);
+}
+
+/// copy_rows() of the same rows by both blocks of a cluster, to the same places: each sends every second row to both.
+template <typename RowStart>
+__device__ __forceinline__ void copy_rows_to_pair(uint32_t to, int to_stride, int num_bytes,
+                                                  int num_rows, uint32_t barrier,
+                                                  RowStart row_start) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr uint16_t kBoth = 3;
+  expect_bytes(barrier, num_rows * num_bytes);
+  if (lane < num_rows && lane % 2 == static_cast<int>(blockIdx.x) % 2) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1], %2, [%3], %4;" ::"r"(to + lane * to_stride),
+        "l"(row_start(lane)), "r"(num_bytes), "r"(barrier), "h"(kBoth)
+        : "memory");
+  }
+#else
+  copy_rows(to, to_stride, num_bytes, num_rows, barrier, row_start);
+#endif
 }
 
 /// Slots behind one another, each with a barrier, used in order, round and round. They may differ in size if every round is like the first.

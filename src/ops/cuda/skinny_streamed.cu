@@ -53,6 +53,7 @@ class Block {
         sums_(shared.sums, kTilesAtOnce, args.in.num_rows) {}
 
   __device__ __forceinline__ void run() {
+    if (plan_.pairs) pair_arrive();
     pdl_launch();
 #pragma unroll 1
     for (int i = 0; i < plan_.num_slots; ++i) issue<false>();
@@ -63,6 +64,7 @@ class Block {
     TileSums tiles[kTilesAtOnce];
     begin_batch(0, tiles);
     pdl_wait();
+    if (plan_.pairs) pair_wait();
 #pragma unroll 1
     for (int batch = 0; batch < num_tiles_; batch += kTilesAtOnce) {
       if (batch > 0) begin_batch(batch, tiles);
@@ -125,10 +127,16 @@ class Block {
     const SkinnyInput& in = args_.in;
     const uint32_t barrier = operand_barriers_ + 8 * copy_slot_;
     const uint8_t* to = operand_slot(copy_slot_);
-    copy_rows(shared_address(to), operand_stride(plan_.operand_pairs),
-              pairs_from(first) * kScaleBlock * 2, in.num_rows, barrier, [&](int m) {
-                return in.operands + input_row(in, m) + (part_.first + first) * kScaleBlock;
-              });
+    const int stride = operand_stride(plan_.operand_pairs);
+    const int num_bytes = pairs_from(first) * kScaleBlock * 2;
+    const auto row_start = [&](int m) {
+      return in.operands + input_row(in, m) + (part_.first + first) * kScaleBlock;
+    };
+    if (plan_.pairs) {
+      copy_rows_to_pair(shared_address(to), stride, num_bytes, in.num_rows, barrier, row_start);
+    } else {
+      copy_rows(shared_address(to), stride, num_bytes, in.num_rows, barrier, row_start);
+    }
     if (++copy_slot_ == plan_.operand_slots) copy_slot_ = 0;
   }
   __device__ __forceinline__ const uint8_t* operand_slot(int slot) const {
@@ -257,6 +265,9 @@ bool plan_streamed(const SkinnyMachine& machine, int num_rows, const PackedWeigh
   }
   const int groups = plan->tiles_per_block + (plan->more_tiles > 0 ? 1 : 0);
   const int tiles = fp8 ? (groups + 1) / 2 : groups;
+  // A place that is filled twice would need the other block's word.
+  plan->pairs = can_pair(machine, num_rows) && num_units <= plan->operand_slots &&
+                tiles <= kTilesAtOnce && plan->tiles_per_block > 0;
   const int late = tiles * num_units - plan->num_slots;
   plan->late_units = late > 0 && late <= kLateUnitsMax ? late : 0;
   return true;
