@@ -40,10 +40,11 @@ struct SkinnyPlan {
   int operand_slots;  // stretches of a warp's part that lie in shared memory
   int operand_pairs;  // pairs of such a stretch
   int joined_tiles;   // tiles whose parts wait in shared memory for one join
-  int joins;          // that memory, so many times: 2 where warps go on while one is joined
-  int late_units;     // of a warp's units, those asked into the L2 behind a full ring
-  int row_shift;      // log2 of the rows, rounded up
-  bool pairs;         // blocks are clusters of two, which share what they read of the operands
+  bool
+      sums_apart;  // sums have memory of their own, twice, so that warps go on while one is joined; else they take the operands' place
+  int late_units;  // of a warp's units, those asked into the L2 behind a full ring
+  int row_shift;   // log2 of the rows, rounded up
+  bool pairs;      // blocks are clusters of two, which share what they read of the operands
   int smem_bytes;
 };
 
@@ -250,8 +251,12 @@ __device__ __forceinline__ const uint8_t* operands_of_lane(const uint8_t* operan
 /// Every warp's parts of a few tiles, [part][tile][row of the tile][row of the step].
 class PartSums {
  public:
-  __device__ PartSums(float* memory, int num_tiles, int num_rows)
-      : memory_(memory), num_tiles_(num_tiles), num_rows_(num_rows) {}
+  /// Parts lie `part_stride` floats apart, the other half of swap() `half_stride`.
+  __device__ PartSums(float* memory, int part_stride, int half_stride, int num_rows)
+      : memory_(memory),
+        part_stride_(part_stride),
+        half_stride_(half_stride),
+        num_rows_(num_rows) {}
 
   __device__ __forceinline__ void write(int tile, const float (&acc)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -282,11 +287,12 @@ class PartSums {
 
  private:
   __device__ __forceinline__ float* at(int p, int tile, int row, int col) const {
-    const int part = (half_ * kNumParts + p) * num_tiles_ + tile;
-    return memory_ + (part * kTileRows + row) * num_rows_ + col;
+    return memory_ + half_ * half_stride_ + p * part_stride_ +
+           (tile * kTileRows + row) * num_rows_ + col;
   }
   float* memory_;
-  int num_tiles_;
+  int part_stride_;
+  int half_stride_;
   int num_rows_;
   int half_ = 0;
 };
@@ -303,7 +309,7 @@ struct SkinnyShared {
   uint8_t* ring;
   uint8_t* operands;   // [slot][row], operand_stride apart
   uint64_t* barriers;  // of the ring's slots, then of the operands'
-  float* sums;
+  float* sums;         // of all warps
 
   __device__ SkinnyShared(uint8_t* memory, const SkinnyPlan& plan) {
     const int p = static_cast<int>(threadIdx.x) / kWarp;

@@ -12,6 +12,11 @@ bool is_acceptable(const SkinnyInput& in, int num_in);
 /// Shares `num_tiles` out among the blocks.
 void plan_tiles(const SkinnyMachine& machine, int num_tiles, int num_in, SkinnyPlan* plan);
 
+/// Sums of a part.
+SLUICE_HOST_DEVICE inline int part_floats(const SkinnyPlan& plan, int num_rows) {
+  return plan.joined_tiles * kTileRows * num_rows;
+}
+
 /// Several rows' operands are worth it to be read once for two blocks.
 inline bool can_pair(const SkinnyMachine& machine, int num_rows) {
   return num_rows >= kPairedRowsMin && machine.num_sms % 2 == 0 && compute_capability() == 90;

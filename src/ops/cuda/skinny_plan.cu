@@ -16,10 +16,11 @@ int place(int num_rows, int num_slots, int ring_bytes, SkinnyPlan* plan) {
   plan->operand_bytes = plan->operand_slots * num_rows * operand_stride(plan->operand_pairs);
   plan->operands = kSkinnyWarps * ring_bytes;
   plan->barriers = plan->operands + kSkinnyWarps * plan->operand_bytes;
-  plan->sums = plan->barriers + kSkinnyWarps * (num_slots + plan->operand_slots) *
-                                    static_cast<int>(sizeof(uint64_t));
-  return plan->sums + plan->joins * kNumParts * plan->joined_tiles * kTileRows * num_rows *
-                          static_cast<int>(sizeof(float));
+  const int end = plan->barriers + kSkinnyWarps * (num_slots + plan->operand_slots) *
+                                       static_cast<int>(sizeof(uint64_t));
+  plan->sums = plan->sums_apart ? end : plan->operands;
+  if (!plan->sums_apart) return end;
+  return end + 2 * kNumParts * part_floats(*plan, num_rows) * static_cast<int>(sizeof(float));
 }
 
 }  // namespace

@@ -231,7 +231,8 @@ __global__ void __maxnreg__(kSkinnyRegisters)
   copy_operands(plan, args.in, part, shared);
   const uint8_t* row =
       operands_of_lane(shared.operands, operand_stride(plan.operand_pairs), args.in.num_rows);
-  PartSums sums(shared.sums, plan.joined_tiles, args.in.num_rows);
+  const int part_stride = part_floats(plan, args.in.num_rows);
+  PartSums sums(shared.sums, part_stride, kNumParts * part_stride, args.in.num_rows);
   int joined = 0;
 #pragma unroll 1
   for (int t = tiles.first; t < tiles.last; ++t) {
@@ -277,7 +278,7 @@ bool plan_resident(const SkinnyMachine& machine, int num_rows, const Work& work,
   plan->operand_pairs = (plan->num_pairs + kNumParts - 1) / kNumParts;
   plan->operand_slots = 1;
   plan->pairs = can_pair(machine, num_rows);
-  plan->joins = 2;
+  plan->sums_apart = true;
   plan->joined_tiles = num_rows == 1 ? 9 : num_rows > 4 ? 1 : kTileRows / num_rows;
   const bool is_even = plan->num_pairs % kNumParts == 0;
   for (int pairs = plan->operand_pairs < kUnitPairsMax ? plan->operand_pairs : kUnitPairsMax;

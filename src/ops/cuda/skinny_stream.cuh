@@ -73,6 +73,13 @@ __device__ __forceinline__ void copies_issued(uint32_t barrier) {
 #endif
 }
 
+/// What this thread wrote to shared memory comes before what copies write there.
+__device__ __forceinline__ void order_before_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 /// Blocks of a cluster of two: the barriers of both are set up behind pair_wait().
 __device__ __forceinline__ void pair_arrive() {
 #if __CUDA_ARCH__ >= 900

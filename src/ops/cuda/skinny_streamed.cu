@@ -50,7 +50,8 @@ class Block {
         ring_(shared.ring, shared.barriers, args.plan.num_slots),
         operands_(shared.operands),
         operand_barriers_(shared_address(shared.barriers + args.plan.num_slots)),
-        sums_(shared.sums, kTilesAtOnce, args.in.num_rows) {}
+        sums_(shared.sums, args.plan.operand_bytes / static_cast<int>(sizeof(float)), 0,
+              args.in.num_rows) {}
 
   __device__ __forceinline__ void run() {
     if (plan_.pairs) pair_arrive();
@@ -67,7 +68,10 @@ class Block {
     if (plan_.pairs) pair_wait();
 #pragma unroll 1
     for (int batch = 0; batch < num_tiles_; batch += kTilesAtOnce) {
-      if (batch > 0) begin_batch(batch, tiles);
+      if (batch > 0) {
+        order_before_copies();  // the sums lay where operands come
+        begin_batch(batch, tiles);
+      }
       const float old = residual_of(static_cast<int>(threadIdx.x), batch);
       sum_batch(batch, tiles);
       __syncthreads();
@@ -244,25 +248,21 @@ __global__ void __maxnreg__(kSkinnyRegisters)
 
 /// Units that a warp asks into the L2 when its ring is full, if that is all that is left: a small weight behind a core, which has time.
 constexpr int kLateUnitsMax = 4;
-/// Stretches of several rows' operands in shared memory: the ring needs the room more.
+/// Stretches of the operands in shared memory, at most: the ring needs the room more.
 constexpr int kOperandSlots = 2;
 
-/// One row's operands stay whole, which needs no second look.
 bool plan_streamed(const SkinnyMachine& machine, int num_rows, const PackedWeight& w, bool fp8,
                    SkinnyPlan* plan) {
   plan_tiles(machine, (w.num_out + kRowGroup - 1) / kRowGroup, w.num_in, plan);
   plan->unit_pairs = kUnitPairsMax;
   plan->slot_bytes = plan->unit_pairs * kPairBytes<false>;
   plan->joined_tiles = kTilesAtOnce;
-  plan->joins = 1;
+  plan->sums_apart = false;
   plan->operand_pairs = plan->unit_pairs;
   const int part_pairs = (plan->num_pairs + kNumParts - 1) / kNumParts;
   const int num_units = (part_pairs + plan->unit_pairs - 1) / plan->unit_pairs;
-  plan->operand_slots = num_rows > 4 && num_units > kOperandSlots ? kOperandSlots : num_units;
-  while (!plan_shared(machine, num_rows, 1, plan->slot_bytes, plan)) {
-    if (plan->operand_slots <= 2) return false;
-    --plan->operand_slots;
-  }
+  plan->operand_slots = num_units < kOperandSlots ? num_units : kOperandSlots;
+  if (!plan_shared(machine, num_rows, 1, plan->slot_bytes, plan)) return false;
   const int groups = plan->tiles_per_block + (plan->more_tiles > 0 ? 1 : 0);
   const int tiles = fp8 ? (groups + 1) / 2 : groups;
   // A place that is filled twice would need the other block's word.
