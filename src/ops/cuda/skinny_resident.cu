@@ -139,9 +139,9 @@ class Sender {
     if (tile_ < last_tile_) begin_run();
   }
 
-  /// Fills the ring's next slot, if a unit is left.
-  __device__ __forceinline__ void issue(WarpRing* ring) {
-    if (tile_ >= last_tile_) return;
+  /// Fills the ring's next slot. False if no unit is left.
+  __device__ __forceinline__ bool issue(WarpRing* ring) {
+    if (tile_ >= last_tile_) return false;
     const int left = num_pairs_ - first_;
     const int pairs = left < plan_.unit_pairs ? left : plan_.unit_pairs;
     const int num_bytes = pairs * pair_bytes();
@@ -149,11 +149,12 @@ class Sender {
                 pairs * work_.pair_bytes());
     run_.a += num_bytes;
     first_ += pairs;
-    if (first_ < num_pairs_) return;
+    if (first_ < num_pairs_) return true;
     first_ = 0;
     run_.a += work_.stride(plan_, run_) - num_pairs_ * pair_bytes();
     ++tile_;
     if (--run_.count == 0 && tile_ < last_tile_) begin_run();
+    return true;
   }
 
  private:
@@ -213,8 +214,12 @@ __global__ void __maxnreg__(kSkinnyRegisters)
   if (plan.pairs) pair_arrive();
   pdl_launch();
   Sender<Work> sender(plan, work, tiles, part);
+  // One unit in flight at a time: what the kernels ahead still read would queue behind more.
 #pragma unroll 1
-  for (int i = 0; i < plan.num_slots; ++i) sender.issue(&ring);
+  for (int i = 0; i < plan.num_slots; ++i) {
+    if (i > 0) ring.await_issued_before(i);
+    if (!sender.issue(&ring)) break;
+  }
   bool next_fp8 = false;
   bool next_has_b = false;
   PartScales scales = {};

@@ -184,6 +184,10 @@ class WarpRing {
 #endif
   }
 
+  /// Behind the i-th issue of the first round, i > 0: the slot before has arrived.
+  __device__ __forceinline__ void await_issued_before(int i) const {
+    barrier_wait(barriers_ + 8 * (i - 1), 0);
+  }
   /// The oldest issued slot, once it has arrived.
   __device__ __forceinline__ const uint8_t* acquire() {
     barrier_wait(barriers_ + 8 * read_slot_, read_parity_);

@@ -56,8 +56,12 @@ class Block {
   __device__ __forceinline__ void run() {
     if (plan_.pairs) pair_arrive();
     pdl_launch();
+    // One unit in flight at a time: what the kernels ahead still read would queue behind more.
 #pragma unroll 1
-    for (int i = 0; i < plan_.num_slots; ++i) issue<false>();
+    for (int i = 0; i < plan_.num_slots; ++i) {
+      if (i > 0) ring_.await_issued_before(i);
+      if (!issue<false>()) break;
+    }
     const Cursor in_ring = cursor_;
 #pragma unroll 1
     for (int i = 0; i < plan_.late_units; ++i) issue<true>();
@@ -93,11 +97,11 @@ class Block {
     return tile_of_groups(plan_, args_.output.weight, group(tile), has_b(tile));
   }
 
-  /// The next unit into the ring, or only into the L2.
+  /// The next unit into the ring, or only into the L2. False if none is left.
   template <bool kAsksL2>
-  __device__ __forceinline__ void issue() {
+  __device__ __forceinline__ bool issue() {
     const int i = cursor_.batch + cursor_.tile;
-    if (part_.count == 0 || i >= num_tiles_) return;
+    if (part_.count == 0 || i >= num_tiles_) return false;
     const Tile tile = tile_at(i);
     const int num_bytes = pairs_from(cursor_.first) * kPairBytes<kFp8>;
     const int offset = (part_.first + cursor_.first) * kPairBytes<kFp8>;
@@ -109,6 +113,7 @@ class Block {
       ring_.issue(tile.a + offset, num_bytes, b, b_bytes, plan_.slot_bytes);
     }
     cursor_.advance(num_tiles_, part_, plan_.unit_pairs);
+    return true;
   }
   /// Pairs of the unit that begins at pair `first` of the part.
   __device__ __forceinline__ int pairs_from(int first) const {
