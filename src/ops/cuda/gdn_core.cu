@@ -68,6 +68,13 @@ __device__ __forceinline__ void norm_rows(const GdnCore& args, const Place& at, 
   }
 }
 
+/// norm_rows' weights come from far away and are wanted at the very end.
+template <typename L>
+__device__ __forceinline__ void prefetch_norm(const GdnCore& args, const Place& at) {
+  const float* from = args.norm + at.slice * L::kColumns + threadIdx.x % L::kColumns;
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
+}
+
 template <typename L>
 __device__ __forceinline__ uint32_t load_first_z(const GdnCore& args, const Place& at, int row) {
   if (row >= at.num_rows) return 0u;
@@ -87,6 +94,7 @@ __device__ __forceinline__ void consume(const GdnCore& args, const Place& at, Sh
   const bool converts = threadIdx.x < kChannelsQk;  // all of them where a head is cut in two
   QkConv conv(args, at);
   const int first = L::kWarps - 1 - static_cast<int>(warp);  // rows go round, the helper has row 0
+  prefetch_norm<L>(args, at);
   uint32_t z_first = 0u;
   pdl_wait();
 #pragma unroll 1
