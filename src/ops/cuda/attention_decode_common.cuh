@@ -12,7 +12,7 @@ namespace sluice::cuda::attn {
 
 constexpr int kHeadDim = 256;
 constexpr int kRotary = 64;
-constexpr int kColumns = 8;  // queries a matrix instruction takes, a tile
+constexpr int kColumns = kQueriesTogether;  // of a tile
 
 /// Maximum and sum of a node; the empty node is (-inf, 0).
 struct State {

@@ -41,14 +41,14 @@ __device__ inline MergeTask merge_task(const Args& args, const StepView& step, c
   const int run_idx = step.rows[task.row].run;
   if (run_idx < 0) return task;
   const DeviceRun run = step.runs[run_idx];
-  const int tile = args.plan.tile;
+  const int tile = plan.tile;
   const int group = args.plan.group;
   task.spans = nodes_of(leaves_of(run), plan.level);
   const int query = (static_cast<int>(task.row) - run.first_row) * group + task.head % group;
   const int tiles = ceil_div(run.num_rows * group, tile);
   const int first =
       plan.first_item[run_idx] + (task.head / group * tiles + query / tile) * task.spans;
-  task.column = static_cast<int64_t>(first) * tile + query % tile;
+  task.column = static_cast<int64_t>(first) * args.plan.tile + query % tile;
   return task;
 }
 

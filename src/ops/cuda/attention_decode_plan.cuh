@@ -16,12 +16,13 @@ constexpr int kLeaf = 64;
 constexpr int kRadix = 4;
 constexpr int kMaxLevel = 5;  // 65,536 positions
 constexpr int kMaxRuns = 64;
+constexpr int kQueriesTogether = 8;  // columns of a matrix instruction
 
 /// Host constants of a launch.
 struct PlanLimits {
   int num_kv_heads;
   int group;  // query heads a KV head
-  int tile;   // queries an item holds
+  int tile;   // queries an item holds, at most
   int num_ctas;
   int items_max;  // partial results the scratch has room for
   int spans_max;  // items that a (run, KV head, tile) may have: what the merge can hold
@@ -31,6 +32,7 @@ struct PlanLimits {
 /// In shared memory, the same in every CTA.
 struct Plan {
   int level;
+  int tile;  // queries of an item: all that it holds, or half of them where multiprocessors would be idle
   int first_item[kMaxRuns + 1];
   int first_leaf[kMaxRuns +
                  1];  // leaves times (KV head, tile) pairs before a run: the measure of work
@@ -48,8 +50,8 @@ __host__ __device__ inline int nodes_of(int leaves, int level) {
   return (leaves + leaves_of(level) - 1) >> (2 * level);
 }
 
-__device__ inline int pairs_of(const PlanLimits& limits, const DeviceRun& run) {
-  return limits.num_kv_heads * ceil_div(run.num_rows * limits.group, limits.tile);
+__device__ inline int pairs_of(const PlanLimits& limits, const DeviceRun& run, int tile) {
+  return limits.num_kv_heads * ceil_div(run.num_rows * limits.group, tile);
 }
 __device__ inline int leaves_of(const DeviceRun& run) {
   return run.num_rows == 0 ? 0 : ceil_div(run.position + run.num_rows, kLeaf);
@@ -64,7 +66,7 @@ __device__ inline void make_plan(const PlanLimits& limits, const StepView& step,
     const int run = 2 * lane + i;
     pairs[i] = leaves[i] = 0;
     if (run < step.num_runs) {
-      pairs[i] = pairs_of(limits, step.runs[run]);
+      pairs[i] = pairs_of(limits, step.runs[run], limits.tile);
       leaves[i] = leaves_of(step.runs[run]);
     }
   }
@@ -87,6 +89,14 @@ __device__ inline void make_plan(const PlanLimits& limits, const StepView& step,
   const int best_rank = __reduce_min_sync(kAll, allowed ? rank : INT32_MAX);
   const unsigned chosen = __ballot_sync(kAll, allowed && rank == best_rank);
   const int best = chosen == 0 ? kMaxLevel : __ffs(static_cast<int>(chosen)) - 1;
+  int tile = limits.tile;
+  const int twice = 2 * __shfl_sync(kAll, items_here, best);
+  if (tile % (2 * kQueriesTogether) == 0 && twice <= min(limits.num_ctas, limits.items_max)) {
+    tile /= 2;
+    for (int i = 0; i < 2; ++i) {
+      if (pairs[i] > 0) pairs[i] = pairs_of(limits, step.runs[2 * lane + i], tile);
+    }
+  }
   int items[2], weight[2];
   for (int i = 0; i < 2; ++i) {
     items[i] = pairs[i] * nodes_of(leaves[i], best);
@@ -110,6 +120,7 @@ __device__ inline void make_plan(const PlanLimits& limits, const StepView& step,
   if (lane == 0) {
     plan->first_item[0] = plan->first_leaf[0] = 0;
     plan->level = best;
+    plan->tile = tile;
   }
 }
 
@@ -157,10 +168,10 @@ __device__ __noinline__ inline Item item(const Plan& plan, const PlanLimits& lim
   const int within = idx - plan.first_item[run_idx];
   const int pair = within / spans;
   const int queries = it.run.num_rows * limits.group;
-  const int tiles = ceil_div(queries, limits.tile);
+  const int tiles = ceil_div(queries, plan.tile);
   it.kv_head = pair / tiles;
   it.tile = pair % tiles;
-  it.num_queries = min(limits.tile, queries - it.tile * limits.tile);
+  it.num_queries = min(plan.tile, queries - it.tile * plan.tile);
   it.leaf = (within % spans) * length;
   it.leaf_end = min(it.leaf + length, leaves);
   return it;

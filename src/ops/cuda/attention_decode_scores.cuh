@@ -42,7 +42,7 @@ __device__ __noinline__ void load_queries(const Args& args, const Item& it, Shar
 #pragma unroll 1
   for (int t = 0; t < kTiles; ++t) {
     const int column = t * kColumns + warp_id();
-    const int query = it.tile * args.plan.tile + column;
+    const int query = it.tile * shared->plan.tile + column;
     bf16 q[kWarps] = {};
     if (lane == 0) shared->num_keys[column] = 0;
     if (column < it.num_queries) {
