@@ -64,11 +64,14 @@ struct GemmWarp {
   __device__ static int high() { return low() + kHighBehind; }
 };
 
-/// One thread: the weights of a tile's blocks.
+/// Weight stages in flight while the ring fills for the first time, which is while kernels ahead still run: what those read would queue behind more.
+inline constexpr int kFirstStagesInFlight = 4;
+
+/// One thread: the weights of a tile's blocks. `num_first` counts the stages of the first round.
 template <bool kPair, typename Shape>
 __device__ __forceinline__ void feed_weights(const GemmParams& params, GemmRings<Shape> rings,
                                              RingCursor<Shape::kWeightStages>& at, GemmPlace place,
-                                             int first_block, int end_block) {
+                                             int first_block, int end_block, int* num_first) {
   const CUtensorMap* low = &params.weights[place.segment];
   const CUtensorMap* high = kPair ? &params.weights[1] : low;
   const int low_group = place.tile * (kPair ? kTileGroups / 2 : kTileGroups);
@@ -78,6 +81,11 @@ __device__ __forceinline__ void feed_weights(const GemmParams& params, GemmRings
     barrier_wait(rings.weights_empty(at.slot), at.parity ^ 1);
     const uint32_t full = rings.weights_full(at.slot);
     const uint32_t to = rings.weights(at.slot);
+    if (*num_first < Shape::kWeightStages) {
+      const int before = *num_first - kFirstStagesInFlight;
+      if (before >= 0) barrier_wait(rings.weights_full(before), 0);
+      ++*num_first;
+    }
     barrier_expect(full, kWeightStageBytes);
     load_tile_2d(to, low, i * 256, low_group, full, kEvictFirst);
     load_tile_2d(to + kWeightStageBytes / 2, high, i * 256, high_group, full, kEvictFirst);

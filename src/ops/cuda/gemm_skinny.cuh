@@ -55,10 +55,11 @@ __device__ __forceinline__ void for_units(const GemmParams& params, F f) {
 template <typename Shape, bool kPair>
 __device__ void feed_all_weights(const GemmParams& params, GemmRings<Shape> rings) {
   RingCursor<Shape::kWeightStages> at;
+  int num_first = 0;
   for_units(params, [&](GemmUnit unit) {
     feed_weights<kPair>(params, rings, at, gemm_place(params, unit.tile),
                         part_begin(unit.first_part, params.num_blocks),
-                        part_begin(unit.end_part, params.num_blocks));
+                        part_begin(unit.end_part, params.num_blocks), &num_first);
   });
 }
 
