@@ -18,10 +18,10 @@ struct GemmFp8 {
   int num_segments;
   /// Weights in FP8. Outputs 16-byte aligned, num_out and out_stride multiples of 8; kStoreFp32: any num_out and stride.
   GemmSegment segments[kGemmSegments];
-  /// kGateUp: num_out a multiple of 128; segment outputs are not used. silu by ex2.approx and rcp.approx, before it is rounded to bf16.
   GemmEpilogue epilogue;
-  Fp8Operands
-      operand;      // kGateUp: rb(rb(silu(rb(gate))) * rb(up)), quantised: operands of down_proj
+  /// kGateUp: rb(rb(silu(rb(gate))) * rb(up)), quantised: operands of down_proj. num_out is a multiple of 128, segment outputs are not used. silu by ex2.approx and rcp.approx, before it is
+  /// rounded to bf16; gates of -42 and less as if exp(-gate) were 2^60.
+  Fp8Operands operand;
   int* range_flag;  // kGateUp: set to 1 where a value is not finite
 };
 

@@ -139,21 +139,23 @@ __device__ __forceinline__ void store_fp8_fp32(const Fp8Params& params, const Fp
   }
 }
 
-/// rb(rb(silu(rb(gate))) * rb(up)) of two neighbours.
+/// rb(rb(silu(rb(gate))) * rb(up)) of two neighbours, which share a reciprocal: special functions bound the end of a tile.
 __device__ __forceinline__ uint32_t fp8_gate_up(float gate0, float gate1, float up0, float up1) {
   constexpr float kLog2E = 1.44269504f;
+  // 2^60 squared is a float, and what its inverse leaves of a gate is nothing to its neighbours.
+  constexpr float kFarDown = 60.0f;
   const uint32_t gate = narrow_pair(gate0, gate1);
   const uint32_t up = narrow_pair(up0, up1);
-  float s[2] = {low_bf16(gate), high_bf16(gate)};
+  const float g[2] = {low_bf16(gate), high_bf16(gate)};
+  float below[2];
 #pragma unroll
-  for (float& g : s) {
-    float e;
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(g * -kLog2E));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
-    g *= r;
+  for (int i = 0; i < 2; ++i) {
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(below[i]) : "f"(fminf(g[i] * -kLog2E, kFarDown)));
+    below[i] += 1.0f;
   }
-  const uint32_t silu = narrow_pair(s[0], s[1]);
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(below[0] * below[1]));
+  const uint32_t silu = narrow_pair(g[0] * (inverse * below[1]), g[1] * (inverse * below[0]));
   return narrow_pair(low_bf16(silu) * low_bf16(up), high_bf16(silu) * high_bf16(up));
 }
 

@@ -124,18 +124,6 @@ __device__ __forceinline__ void load_tile_4d(uint32_t to, const CUtensorMap* map
       : "memory");
 }
 
-/// Arrives on the barrier at the same place in another block of the cluster. Orders nothing but the arriving thread's own reads before it.
-__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t block) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}" ::"r"(barrier),
-      "r"(block)
-      : "memory");
-}
-
 __device__ __forceinline__ uint32_t block_of_cluster() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
