@@ -10,6 +10,8 @@ namespace sluice {
 namespace {
 
 constexpr int kDim = 128;
+/// A SiLU below this may be zero: 1 / (1 + exp(-x)) has left the normal numbers.
+constexpr double kVanishing = 0x1p-119;
 
 float rounded(double x) {
   return to_float(to_bf16(static_cast<float>(x)));
@@ -186,10 +188,9 @@ double judge_convolved(const PrefillLayer& layer, std::span<const bf16> convolve
       }
       const double truth = rounded(silu(rounded(sum)));
       const double got = to_float(convolved[static_cast<size_t>(row) * channels + c]);
-      // What is below the normal numbers may be zero.
-      const double step = std::max({bf16_step(truth), bf16_step(got), 0x1p-126});
+      const double step = std::max({bf16_step(truth), bf16_step(got), kVanishing});
       if (!(std::abs(got - truth) <= step)) return INFINITY;
-      flips += std::abs(got - truth) > 0x1p-126;
+      flips += std::abs(got - truth) > kVanishing;
     }
   }
   return static_cast<double>(flips) / static_cast<double>(convolved.size());
