@@ -190,5 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, GpuDraws,
                                            // The host takes long for each of these rows.
                                            Vocabulary{248320, 248077, {1, 3, 33, 64}}));
 
+/// For the sanitizers.
+INSTANTIATE_TEST_SUITE_P(Short, GpuDraws, ::testing::Values(Vocabulary{2400, 2387, {3, 8}}));
+
 }  // namespace
 }  // namespace sluice

@@ -290,6 +290,30 @@ TEST_P(GpuShortSteps, StayInRange) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, GpuShortSteps, ::testing::Values(1, 3, 16));
 
+/// The same without GDN: steps of the draft head behind any hidden vectors.
+class GpuShortDrafts : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuShortDrafts, StayInRange) {
+  const OpTable called = called_ops();
+  const std::unique_ptr<ModelRunner> runner = make_runner(called, 1);
+  const int64_t num_cols = weights().config.hidden_size;
+  std::vector<bf16> values;
+  for (const int32_t id : random_ids(weights().config, 13, GetParam() * num_cols)) {
+    values.push_back(to_bf16(0.01f * static_cast<float>(id - 128)));
+  }
+  const Buffer buffer =
+      called.memory->allocate(values.size() * sizeof(bf16), "hidden", MemoryKind::kPrivate).value();
+  called.memory->upload(buffer.data(), values.data(), buffer.size());
+  const MatView<const bf16> hidden(reinterpret_cast<const bf16*>(buffer.data()), GetParam(),
+                                   num_cols, num_cols);
+  const std::vector<int32_t> ids = random_ids(weights().config, 14, GetParam());
+  Sequence sequence = runner->open();
+  EXPECT_FALSE(runner->drafts(hidden, ids, 0, sequence).out_of_range);
+  runner->close(&sequence);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, GpuShortDrafts, ::testing::Values(1, 3, 16));
+
 /// Two sessions that decode side by side, greedily, each step started from what the one before drew.
 class TwoGreedySessions {
  public:
