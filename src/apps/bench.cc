@@ -58,7 +58,7 @@ class BenchStep {
     SLUICE_ASSIGN_OR_RETURN(
         runner_, StepRunner::create(weights(), *setup_->backend().ops, cases_, options_.seed));
     print_bench(fmt::format("graphs      those of a session recorded in {:.0f} ms, as at load\n",
-                      runner_->rehearsal_ms()));
+                            runner_->rehearsal_ms()));
     return Status();
   }
 
