@@ -54,6 +54,9 @@ Result<bool> verify(const VerifyCommandOptions& options) {
       choose_backend(options.model.device, options.model.isa, options.model.prefill_math));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model(dir, LoadOptions()));
   std::printf("model    %s\nbackend  %s\n", dir.c_str(), std::string(backend.ops->name).c_str());
+  if (backend.prefill_math == PrefillMath::kFp8) {
+    std::printf("math     prompts with activations in FP8: held to limits of that mode's own\n");
+  }
   SLUICE_ASSIGN_OR_RETURN(const std::optional<Golden> golden,
                           find_golden(options, dir, model.weights.config));
   if (!golden) std::printf("golden   none: only what needs no oracle is checked\n");

@@ -191,7 +191,8 @@ class AccuracyChecks {
     for (const GoldenState& state : c.states) {
       if (state.num_tokens != sequence.position) continue;
       states_.add(state_difference(state, golden_.state_rows, runner_, sequence),
-                  std::max(kStateFloor, kStateFactor * state_noise_[kind_and_layer(state)]),
+                  envelope_.widening *
+                      std::max(kStateFloor, kStateFactor * state_noise_[kind_and_layer(state)]),
                   fmt::format("{} {}", c.name, state.name));
     }
   }

@@ -123,6 +123,19 @@ double relative_noise(const GoldenCase& golden, const Envelope& envelope) {
   return noise;
 }
 
+Envelope widened_for_fp8(const Envelope& exact) {
+  constexpr double kWidening = 6.0;
+  constexpr double kFlipWidening = 2.5;
+  Envelope wide = exact;
+  for (double* limit :
+       {&wide.mean, &wide.p50, &wide.p90, &wide.p99, &wide.max, &wide.largest, &wide.margin}) {
+    *limit *= kWidening;
+  }
+  wide.flip_share = std::min(1.0, kFlipWidening * exact.flip_share);
+  wide.widening = kWidening;
+  return wide;
+}
+
 double joint_noise(double generation, double dither) {
   return std::hypot(generation, dither / std::sqrt(3.0));
 }

@@ -40,7 +40,9 @@ int64_t longest_session(const Golden& golden) {
 Status check_against_oracle(const ModelWeights& host_weights, const ModelWeights& weights,
                             const Backend& backend, const Golden& golden,
                             const VerifyOptions& options, VerifyReport* report) {
-  SLUICE_ASSIGN_OR_RETURN(const Envelope envelope, make_envelope(golden));
+  SLUICE_ASSIGN_OR_RETURN(const Envelope exact, make_envelope(golden));
+  const bool is_fp8 = backend.prefill_math == PrefillMath::kFp8;
+  const Envelope envelope = is_fp8 ? widened_for_fp8(exact) : exact;
   RunnerLimits limits;
   limits.num_threads = options.num_threads;
   limits.context_max = longest_session(golden);

@@ -152,9 +152,8 @@ Step make_prompt_step() {
   Step step;
   step.add(StepBlock::kOpen, {"open_step_kernel"});
   step.add(StepBlock::kEmbed, {"embed_kernel"});
-  step.add(StepBlock::kGdnMixer,
-           {kOperands, "gemm_prefill_kernel<256>", "factors_kernel<3>", "scan_kernel<true>",
-            "norm_kernel", "ring_kernel", "gemm_prefill_kernel<256>"});
+  step.add(StepBlock::kGdnMixer, {"norm_kernel", "gemm_prefill_kernel<256>", "factors_kernel<3>",
+                                  "scan_kernel", "gated_norm_kernel", "gemm_prefill_kernel<256>"});
   step.add(StepBlock::kMlp, {kOperands, "gemm_prefill_kernel<256>", "gemm_prefill_kernel<256>"});
   step.add(StepBlock::kAttentionMixer,
            {kOperands, "gemm_prefill_kernel<256>", "prepare_kernel", "attention_kernel",
@@ -207,7 +206,6 @@ TEST(BenchPrompts, PartsFollowTheKernels) {
       {"factors", StepBlock::kGdnMixer, LaunchPart::kGdn},
       {"scan", StepBlock::kGdnMixer, LaunchPart::kGdn},
       {"gated norm", StepBlock::kGdnMixer, LaunchPart::kGdn},
-      {"ring", StepBlock::kGdnMixer, LaunchPart::kGdn},
       {"out_proj", StepBlock::kGdnMixer, LaunchPart::kProjections},
       {"norm", StepBlock::kMlp, LaunchPart::kRest},
       {"gate up", StepBlock::kMlp, LaunchPart::kProjections},
@@ -250,12 +248,15 @@ TEST(BenchPrompts, PeersGetTheMainProduct) {
 TEST(BenchPrompts, SegmentsShareTheWorkOfARun) {
   const ModelWeights weights = two_layers();
   const std::string kernels[] = {
-      "operands_kernel", "gemm",        "factors_kernel", "scan_kernel", "norm_kernel",
-      "factors_kernel",  "scan_kernel", "norm_kernel",    "ring_kernel", "gemm"};
+      "norm_kernel",    "gemm",        "factors_kernel",    "scan_kernel", "gated_norm_kernel",
+      "factors_kernel", "scan_kernel", "gated_norm_kernel", "gemm"};
   const std::vector<LaunchWork> works = works_of(StepBlock::kGdnMixer, kernels, weights, kPrompt);
   EXPECT_EQ(works[3].role, "scan");
   EXPECT_EQ(works[3].flop + works[6].flop, gdn_flop(weights.config, 200));
-  EXPECT_EQ(works[9].role, "out_proj");
+  EXPECT_EQ(works[0].role, "norm");
+  EXPECT_EQ(works[1].role, "qkv z b a");
+  EXPECT_EQ(works[4].role, "gated norm");
+  EXPECT_EQ(works[8].role, "out_proj");
 }
 
 TEST(BenchPrompts, TheFloorIsTheSlowerOfBytesAndFlop) {

@@ -41,10 +41,6 @@ std::vector<float> rope_values(int num_positions, double (*fn)(double)) {
   return values;
 }
 
-std::span<const float> as_span(const std::vector<float>& values) {
-  return values;
-}
-
 float from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const auto mantissa = static_cast<float>(bits & 1023);
@@ -65,10 +61,6 @@ double root_mean(double sum, double norm) {
 
 }  // namespace
 
-void poison_bytes(void* to, size_t num_bytes) {
-  SLUICE_CUDA_CHECK(cudaMemsetAsync(to, 0xff, num_bytes, cuda::device().stream));
-}
-
 AttentionCase::AttentionCase(HeadCounts heads, int num_rows, uint64_t seed)
     : heads_(heads),
       num_rows_(num_rows),
@@ -83,10 +75,10 @@ AttentionCase::AttentionCase(HeadCounts heads, int num_rows, uint64_t seed)
       }()),
       cos_(rope_values(num_rows, [](double x) { return std::cos(x); })),
       sin_(rope_values(num_rows, [](double x) { return std::sin(x); })),
-      device_q_norm_(as_span(q_norm_)),
-      device_k_norm_(as_span(k_norm_)),
-      device_cos_(as_span(cos_)),
-      device_sin_(as_span(sin_)),
+      device_q_norm_(q_norm_),
+      device_k_norm_(k_norm_),
+      device_cos_(cos_),
+      device_sin_(sin_),
       pool_(static_cast<size_t>(num_pages_ + kSparePages) *
             static_cast<size_t>(2 * heads.kv * kKvPageTokens * kHeadDim + 3 * kHeadDim)),
       range_flag_(1),
@@ -116,7 +108,7 @@ std::vector<uint16_t> AttentionCase::run(std::span<const Piece> pieces, const Wa
     const int rows = way.num_strangers + piece.end - piece.begin + way.num_padding;
     const DeviceArray<uint16_t> out(static_cast<size_t>(rows * width));
     launch(piece, way, out.data());
-    const std::vector<uint16_t> values = out.values();
+    const std::vector<uint16_t> values = out.fetch();
     const auto first = values.begin() + way.num_strangers * width;
     const auto last = first + (piece.end - piece.begin) * width;
     operands.insert(operands.end(), first, last);
@@ -143,16 +135,16 @@ void AttentionCase::launch(const Piece& piece, const Way& way, uint16_t* operand
     const auto first = from.begin() + piece.begin * width;
     values.insert(values.end(), first, first + own * width);
     values.resize(rows.size() * w, bf16{0xffff});
-    return DeviceArray<bf16>(std::span<const bf16>(values));
+    return DeviceArray<bf16>(values);
   };
   const int q_width = heads_.q * 2 * kHeadDim;
   const int kv_width = heads_.kv * kHeadDim;
   const DeviceArray<bf16> qg = inputs(qg_, q_width);
   const DeviceArray<bf16> k = inputs(k_, kv_width);
   const DeviceArray<bf16> v = inputs(v_, kv_width);
-  const DeviceArray<DeviceRow> device_rows{std::span<const DeviceRow>(rows)};
-  const DeviceArray<DeviceRun> device_runs{std::span<const DeviceRun>(runs)};
-  const DeviceArray<int32_t> pages{std::span<const int32_t>(pages_)};
+  const DeviceArray<DeviceRow> device_rows(rows);
+  const DeviceArray<DeviceRun> device_runs(runs);
+  const DeviceArray<int32_t> pages(pages_);
   const auto count = static_cast<int>(rows.size());
   cuda::AttentionPrefill args = {};
   args.num_heads = heads_.q;
@@ -171,7 +163,7 @@ void AttentionCase::launch(const Piece& piece, const Way& way, uint16_t* operand
   args.context_max = std::max(piece.end, way.num_strangers);
   args.num_sms = cuda::device().num_sms;
   args.scratch = scratch_.data();
-  args.scratch_bytes = scratch_.size();
+  args.scratch_bytes = kScratchBytes;
   args.split = way.split;
   args.tiles_from_first_row = way.tiles_from_first_row;
   StepView step;
@@ -268,7 +260,7 @@ AttentionCase::Errors AttentionCase::errors(std::span<const uint16_t> operands,
 }
 
 int64_t AttentionCase::num_wrong_kv() const {
-  const std::vector<bf16> pool = pool_.values();
+  const std::vector<bf16> pool = pool_.fetch();
   int64_t num_wrong = 0;
   for (int position = 0; position < num_rows_; ++position) {
     const int64_t page = pages_[static_cast<size_t>(position / kKvPageTokens)];
@@ -288,7 +280,7 @@ int64_t AttentionCase::num_wrong_kv() const {
 }
 
 bool AttentionCase::is_out_of_range() const {
-  return range_flag_.values()[0] != 0;
+  return range_flag_.fetch()[0] != 0;
 }
 
 void AttentionCase::spoil_queries() {

@@ -8,38 +8,9 @@
 
 #include "ops/cuda/attention_prefill.h"
 #include "ops/cuda/device.h"
+#include "tests/gpu/device_array.h"
 
 namespace sluice::testing {
-
-/// Values in the backend's memory.
-template <typename T>
-class DeviceArray {
- public:
-  /// Every byte 0xff: NaN as bf16, f16 and fp32.
-  explicit DeviceArray(size_t count) : count_(count) {
-    buffer_ =
-        cuda::device_memory().allocate(count * sizeof(T), "test", MemoryKind::kPrivate).value();
-    poison();
-  }
-  explicit DeviceArray(std::span<const T> values) : DeviceArray(values.size()) {
-    cuda::device_memory().upload(data(), values.data(), values.size() * sizeof(T));
-  }
-  T* data() const { return reinterpret_cast<T*>(const_cast<std::byte*>(buffer_.data())); }
-  size_t size() const { return count_; }
-  void poison() const;
-  std::vector<T> values() const {
-    return fetch(cuda::device_memory(), data(), static_cast<int64_t>(count_));
-  }
-
- private:
-  Buffer buffer_;
-  size_t count_;
-};
-void poison_bytes(void* to, size_t num_bytes);
-template <typename T>
-void DeviceArray<T>::poison() const {
-  poison_bytes(data(), count_ * sizeof(T));
-}
 
 struct HeadCounts {
   int q, kv;

@@ -26,7 +26,7 @@ std::vector<float> float_values(Rng& rng, size_t count, double scale, double mea
   return values;
 }
 
-cuda::Rows<const bf16> rows_of(const DeviceArray<bf16>& array, int num_rows, int num_cols) {
+cuda::Rows<const bf16> rows_of(const PrefillArray<bf16>& array, int num_rows, int num_cols) {
   return {array.data(), num_rows, num_cols, num_cols};
 }
 
@@ -86,25 +86,25 @@ bool PrefillResult::has_rows_of(const PrefillResult& other, const PrefillLayer& 
 }
 
 template <typename T>
-DeviceArray<T>::DeviceArray(size_t count) : count_(count) {
+PrefillArray<T>::PrefillArray(size_t count) : count_(count) {
   must(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
   poison();
 }
 template <typename T>
-void DeviceArray<T>::set(std::span<const T> values) {
+void PrefillArray<T>::set(std::span<const T> values) {
   must(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
 }
 template <typename T>
-void DeviceArray<T>::poison() {
+void PrefillArray<T>::poison() {
   must(cudaMemset(data_, 0xff, count_ * sizeof(T)));
 }
 template <typename T>
-std::vector<T> DeviceArray<T>::get() const {
+std::vector<T> PrefillArray<T>::get() const {
   std::vector<T> values(count_);
   must(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
   return values;
 }
-template class DeviceArray<bf16>;
+template class PrefillArray<bf16>;
 
 PrefillDevice::PrefillDevice(const PrefillLayer& layer, int scratch_chunks)
     : layer_(layer),
@@ -178,7 +178,7 @@ PrefillResult PrefillDevice::result() const {
 
 std::vector<bf16> PrefillDevice::convolved() {
   const int num_rows = layer_.shape.num_rows;
-  const DeviceArray<bf16> out(static_cast<size_t>(num_rows) * layer_.num_channels());
+  const PrefillArray<bf16> out(static_cast<size_t>(num_rows) * layer_.num_channels());
   must(cuda::launch_prefill_conv(args(1), layer_.run(0, num_rows), out.data()));
   must(cudaDeviceSynchronize());
   return out.get();

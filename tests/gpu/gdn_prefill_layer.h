@@ -55,12 +55,12 @@ struct PrefillResult {
 };
 
 template <typename T>
-class DeviceArray {
+class PrefillArray {
  public:
-  explicit DeviceArray(size_t count);
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  explicit PrefillArray(size_t count);
+  ~PrefillArray() { cudaFree(data_); }
+  PrefillArray(const PrefillArray&) = delete;
+  PrefillArray& operator=(const PrefillArray&) = delete;
   void set(std::span<const T> values);
   void poison();
   std::vector<T> get() const;
@@ -87,11 +87,11 @@ class PrefillDevice {
   cuda::GdnPrefill args(int scratch_chunks) const;
 
   const PrefillLayer& layer_;
-  DeviceArray<bf16> qkv_, z_, a_, b_, ring_;
-  DeviceArray<float> conv_weight_, A_log_, dt_bias_, norm_, state_;
-  DeviceArray<uint16_t> operands_;
-  DeviceArray<int> range_flag_;
-  DeviceArray<uint8_t> scratch_;
+  PrefillArray<bf16> qkv_, z_, a_, b_, ring_;
+  PrefillArray<float> conv_weight_, A_log_, dt_bias_, norm_, state_;
+  PrefillArray<uint16_t> operands_;
+  PrefillArray<int> range_flag_;
+  PrefillArray<uint8_t> scratch_;
 };
 
 }  // namespace sluice

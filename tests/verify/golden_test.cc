@@ -156,7 +156,11 @@ TEST_F(DamagedGolden, OpsMustBeThere) {
 /// An envelope that any logits would fit is no envelope.
 TEST(Envelope, ANoiseAsLargeAsTheLogitsIsRefused) {
   Golden golden = *load_golden(kGolden, config());
-  EXPECT_TRUE(make_envelope(golden).ok());
+  const Envelope exact = make_envelope(golden).value();
+  const Envelope wide = widened_for_fp8(exact);
+  EXPECT_GT(wide.mean, exact.mean);
+  EXPECT_EQ(wide.widening * exact.p99, wide.p99);
+  EXPECT_LE(wide.flip_share, 1.0);
   for (GoldenCase& c : golden.cases) {
     if (!c.generation) continue;
     for (bf16& x : c.generation->top_logits) x = to_bf16(to_float(x) + 40.0f);

@@ -98,8 +98,9 @@ class Accountant {
   /// Behind the norm that a prompt's blocks begin with.
   void add_norm(BlockWork* work) const {
     if (!step_.is_prompt) return;
-    work->core.push_back(
-        {"operands", {"norm", LaunchPart::kRest, 2 * values(config_.hidden_size)}});
+    for (const std::string_view kernel : {"operands", "norm_kernel"}) {
+      work->core.push_back({kernel, {"norm", LaunchPart::kRest, 2 * values(config_.hidden_size)}});
+    }
     work->core.push_back({"requantise", {"to e4m3", LaunchPart::kRest}});
   }
 
@@ -121,12 +122,13 @@ class Accountant {
       work.core.push_back({kernel, {"core", LaunchPart::kGdn, step_bytes, flop}});
     }
     if (!step_.is_prompt) return work;
+    // Its name has the other norm's in it.
+    work.core.push_back(
+        {"gated_norm_kernel", {"gated norm", LaunchPart::kGdn, values(2 * value_dim)}});
     add_norm(&work);
     work.core.push_back(
         {"factors", {"factors", LaunchPart::kGdn, values(conv_dim + 2 * heads), 0}});
     work.core.push_back({"scan", {"scan", LaunchPart::kGdn, state, flop}});
-    work.core.push_back({"norm_kernel", {"gated norm", LaunchPart::kGdn, values(2 * value_dim)}});
-    work.core.push_back({"ring", {"ring", LaunchPart::kGdn}});
     return work;
   }
 

@@ -2,9 +2,10 @@
 //
 //   factors_kernel  a block a chunk and key head, or chunk and value head: all that does not need the state, into images in scratch
 //   scan_kernel     a block half a head of a run: chunk after chunk, the state in registers; o over v in scratch
-//   norm_kernel     a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
+//   gated_norm_kernel     a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
 #include <algorithm>
 
+#include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/gdn_prefill_factors.cuh"
 #include "ops/cuda/gdn_prefill_norm.cuh"
 #include "ops/cuda/gdn_prefill_scan.cuh"
@@ -23,35 +24,14 @@ Images images_of(void* scratch, int num_k_heads, int num_v_heads, int chunks) {
   return images;
 }
 
-/// Launches a kernel that obeys pdl.cuh and lets the next one begin only behind its own wait: what begins early in turn finds all but its predecessor done.
-template <auto kKernel, typename... Args>
-cudaError_t launch_chained(dim3 grid, int num_threads, int shared_bytes, cudaStream_t stream,
-                           const Args&... args) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(reinterpret_cast<const void*>(kKernel),
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(num_threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kKernel, args...);
-}
-
 template <int kGroup>
 cudaError_t launch_factors(const Images& images, const Batch& batch, const GdnPrefill& args,
                            cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(batch.num_images),
                   static_cast<unsigned>(args.num_k_heads + args.num_v_heads));
-  return launch_chained<factors_kernel<kGroup>>(grid, kFactorThreads,
-                                                static_cast<int>(sizeof(FactorsShared<kGroup>)),
-                                                stream, images, batch, args);
+  return launch_chained<factors_kernel<kGroup>>(
+      {grid, kFactorThreads, static_cast<int>(sizeof(FactorsShared<kGroup>))}, stream, images,
+      batch, args);
 }
 
 cudaError_t launch_group(const Images& images, const Batch& batch, const GdnPrefill& args,
@@ -72,14 +52,14 @@ cudaError_t launch_scan(const Images& images, const Batch& batch, const GdnPrefi
                         cudaStream_t stream) {
   const dim3 grid(kSlices, static_cast<unsigned>(args.num_v_heads),
                   static_cast<unsigned>(batch.num_parts));
-  return launch_chained<scan_kernel>(grid, kScanThreads, kScanSharedBytes, stream, images, batch,
+  return launch_chained<scan_kernel>({grid, kScanThreads, kScanSharedBytes}, stream, images, batch,
                                      args.state);
 }
 
 cudaError_t launch_norm(const Images& images, const Batch& batch, const GdnPrefill& args,
                         cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(batch.num_images), static_cast<unsigned>(args.num_v_heads));
-  return launch_chained<norm_kernel>(grid, kNormThreads, 0, stream, images, batch, args);
+  return launch_chained<gated_norm_kernel>({grid, kNormThreads}, stream, images, batch, args);
 }
 
 cudaError_t launch_batch(const GdnPrefill& args, const Batch& batch, cudaStream_t stream) {

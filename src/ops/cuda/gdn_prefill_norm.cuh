@@ -133,7 +133,7 @@ __device__ __forceinline__ void keep_inputs(const GdnPrefill& args, const Run& r
 
 /// Grid (images, num_v_heads). The run's last blocks move its ring on, which nobody reads any more.
 __global__ void __launch_bounds__(kNormThreads)
-    norm_kernel(Images images, const __grid_constant__ Batch batch,
+    gated_norm_kernel(Images images, const __grid_constant__ Batch batch,
                 const __grid_constant__ GdnPrefill args) {
   const int image = static_cast<int>(blockIdx.x);
   const int head = static_cast<int>(blockIdx.y);

@@ -42,6 +42,7 @@ size_t attention_prefill_bytes_of(const OpDims& dims) {
   const auto rows = static_cast<int>(dims.num_rows_max);
   const auto heads = static_cast<int>(dims.attention.num_heads);
   const auto kv_heads = static_cast<int>(dims.attention.num_kv_heads);
+  if (kv_heads == 0) return 0;  // a caller of single ops
   const auto split_rows = static_cast<int>(std::min(dims.num_rows_max, kSplitRowsMax));
   const int num_sms = device().num_sms;
   return std::max(
