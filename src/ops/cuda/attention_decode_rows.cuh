@@ -26,6 +26,10 @@ __device__ __forceinline__ int warp_id() {
 __device__ __forceinline__ void team_barrier() {
   asm volatile("bar.sync 1, %0;" ::"n"(kTeam) : "memory");
 }
+/// For the value team.
+__device__ __forceinline__ void value_barrier() {
+  asm volatile("bar.sync 2, %0;" ::"n"(kTeam) : "memory");
+}
 /// For both teams, from wherever they are.
 __device__ __forceinline__ void block_barrier() {
   asm volatile("bar.sync 0, %0;" ::"n"(kThreads) : "memory");

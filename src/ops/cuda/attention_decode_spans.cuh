@@ -153,10 +153,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       block_barrier();
       copy();
     }
-    if (thread == kTeam && last.it != nullptr && last.idx != at.idx &&
-        last.idx + kItemsAhead < end_item) {
-      shared->items[last.idx % kItemsAhead] =
-          item(shared->plan, args.plan, step, last.idx + kItemsAhead);
+    if (last.it != nullptr && last.idx != at.idx && last.idx + kItemsAhead < end_item) {
+      if (kStages > 1) value_barrier();  // other warps may still be at the last leaf of *last.it
+      if (thread == kTeam) {
+        shared->items[last.idx % kItemsAhead] =
+            item(shared->plan, args.plan, step, last.idx + kItemsAhead);
+      }
     }
     last = at;
     at.next(*shared);
