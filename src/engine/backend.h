@@ -19,7 +19,7 @@ struct Backend {
 };
 
 /// `device` auto | cpu | cuda; `isa` empty (the best this machine has), an instruction set's name, or ref; with cuda portable: the projections
-/// (mma.sync) that any GPU has, whatever this one has besides. Other kernels have one form for all. `prefill_math` exact, or fp8 where the backend has kernels for it:
+/// (mma.sync) that any GPU has, whatever this one has besides. Prompts then run as decode's steps. `prefill_math` exact, or fp8 where the backend has kernels for it:
 /// faster prompts, of which activations are rounded to e4m3; decode stays as it is.
 Result<Backend> choose_backend(std::string_view device, std::string_view isa,
                                std::string_view prefill_math = "exact");

@@ -22,9 +22,13 @@ Result<int64_t> choose_context(const EngineOptions& options, const ModelConfig& 
   return options.context_max;
 }
 
-int64_t choose_prefill_rows(const EngineOptions& options, const Backend& backend) {
-  if (options.prefill_rows_max == 0) return backend.prefill_rows;
-  return std::min(options.prefill_rows_max, backend.prefill_rows_max);
+/// No more than a session has, or buffers would be taken for rows that never come.
+int64_t choose_prefill_rows(const EngineOptions& options, const Backend& backend,
+                            int64_t context_max) {
+  const int64_t wanted =
+      options.prefill_rows_max == 0 ? backend.prefill_rows : options.prefill_rows_max;
+  const int64_t context = (context_max + kGdnChunk - 1) / kGdnChunk * kGdnChunk;
+  return std::min({wanted, backend.prefill_rows_max, context});
 }
 
 Status check_options(const EngineOptions& options) {
@@ -98,12 +102,15 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   load_options.num_threads = options.num_threads;
   SLUICE_ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model_dir, load_options));
   auto impl = std::make_unique<Impl>(options, std::move(model), backend);
-  impl->options.prefill_rows_max = choose_prefill_rows(options, backend);
+  SLUICE_ASSIGN_OR_RETURN(impl->context_max, choose_context(options, impl->model.weights.config));
+  impl->options.prefill_rows_max = choose_prefill_rows(options, backend, impl->context_max);
+  const ForwardLimits limits = forward_limits(impl->options, impl->context_max, backend);
+  // Before the weights go to the device, which takes long.
+  SLUICE_RETURN_IF_ERROR(check_prefill_math(impl->model.weights, limits));
   SLUICE_ASSIGN_OR_RETURN(
       impl->weights, PlacedWeights::create(impl->model.weights, *backend.ops, options.on_placing));
   impl->options.on_placing = nullptr;  // the caller's, and may go with it
   const ModelWeights& weights = impl->weights.weights();
-  SLUICE_ASSIGN_OR_RETURN(impl->context_max, choose_context(options, weights.config));
   if (!options.ids_only) {
     SLUICE_ASSIGN_OR_RETURN(impl->tokenizer,
                             load_model_tokenizer(options.model_dir, weights.config));
@@ -117,9 +124,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(
       impl->state, StatePool::create(weights.config, state_limits(options, impl->context_max),
                                      *backend.ops->memory));
-  SLUICE_ASSIGN_OR_RETURN(
-      impl->forward, Forward::create(weights, *backend.ops, impl->pool,
-                                     forward_limits(impl->options, impl->context_max, backend)));
+  SLUICE_ASSIGN_OR_RETURN(impl->forward,
+                          Forward::create(weights, *backend.ops, impl->pool, limits));
   impl->sampler.emplace(weights.config.vocab_size, impl->num_defined_ids());
   rehearse_steps(*impl->forward, *impl->state, backend.prefill_form, impl->options.prefill_rows_max,
                  impl->num_defined_ids());

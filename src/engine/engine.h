@@ -30,7 +30,7 @@ struct EngineOptions {
   int64_t context_max = 0;
   /// Sessions that may be open at once.
   int32_t num_sessions_max = 1;
-  /// Rows of one prefill step, a multiple of 64 up to 65,536. 0: what suits the backend.
+  /// Rows of one prefill step, a multiple of 64 up to 65,536. 0: what suits the backend. Cut to what the backend takes (64 for GPUs without kernels for prompts) and to the context.
   int64_t prefill_rows_max = 0;
   /// "" picks the best; else scalar | avx2 | avx512 | avx512bf16 | amx | ref (the reference backend).
   std::string isa;
@@ -128,6 +128,7 @@ class Session {
   /// with the next call; where a backend draws, a cancelled one's may have followed already.
   /// Pre: something has been appended. A turn that has ended may be gone on with as it is, a cancelled one with the same sampling: else
   /// kInvalidArgument.
+  /// One call at a time for all the engine's sessions: kInvalidArgument from inside on_token, which must not throw either (a step may be under way).
   Result<GenerateResult> generate(const GenerateParams& params,
                                   const std::function<bool(const TokenEvent&)>& on_token);
 

@@ -33,6 +33,8 @@ struct Engine::Impl {
   std::optional<StatePool> state;
   std::optional<Forward> forward;
   std::optional<Sampler> sampler;
+  /// A turn is under way; a step of it may be too.
+  bool is_generating = false;
   /// Sequences of the open sessions, for check_integrity.
   std::vector<const Sequence*> open_sequences;
 

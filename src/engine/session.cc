@@ -323,7 +323,15 @@ Result<GenerateResult> Session::generate(const GenerateParams& params,
   // After a context that filled up the last drawn id may lack its place.
   SLUICE_RETURN_IF_ERROR(
       impl_->engine->state->reserve(&impl_->sequence, static_cast<int64_t>(impl_->ids.size())));
-  return Generation(*impl_->engine, *impl_, params, std::move(matcher), on_token).run();
+  bool& is_generating = impl_->engine->is_generating;
+  if (is_generating) {
+    return invalid_argument("a turn is under way; an engine runs one generate() at a time");
+  }
+  is_generating = true;
+  Result<GenerateResult> result =
+      Generation(*impl_->engine, *impl_, params, std::move(matcher), on_token).run();
+  is_generating = false;
+  return result;
 }
 
 std::span<const int32_t> Session::ids() const {

@@ -19,6 +19,8 @@ void check_runs(std::span<const RowRun> runs, int64_t num_rows, int64_t context_
   SLUICE_CHECK_EQ(next, num_rows);
 }
 
+}  // namespace
+
 Status check_prefill_math(const ModelWeights& weights, const ForwardLimits& limits) {
   const bool is_fp8 = weights.layers[0].mlp.gate_proj.format == WeightFormat::kFp8Block128;
   if (limits.prefill_math == PrefillMath::kExact || is_fp8) return Status();
@@ -26,8 +28,6 @@ Status check_prefill_math(const ModelWeights& weights, const ForwardLimits& limi
       "prefill math fp8 is for checkpoints in block FP8; this one's projections are BF16: use "
       "exact");
 }
-
-}  // namespace
 
 OpDims op_dims(const ModelConfig& c, const ForwardLimits& limits, int num_threads) {
   OpDims dims;

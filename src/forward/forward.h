@@ -143,6 +143,9 @@ class Forward {
   int64_t num_out_of_range_ = 0;
 };
 
+/// kUnsupported where limits.prefill_math asks for FP8 and the checkpoint's projections are not.
+Status check_prefill_math(const ModelWeights& weights, const ForwardLimits& limits);
+
 /// What check_shape and scratch_bytes see of this model.
 OpDims op_dims(const ModelConfig& config, const ForwardLimits& limits, int num_threads);
 

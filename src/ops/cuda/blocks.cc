@@ -232,7 +232,8 @@ bool mlp_block(const MlpArgs& args, OpContext& context) {
   const ProjectionInput x = normed(args.x, args.norm, args.eps, context);
   ProjectionInput input = operands_of(args.x.num_rows, intermediate, work.output, context);
   GateUpOutput halves = {weight_of(args.gate_proj), weight_of(args.up_proj), work.output.f16};
-  halves.fp8 = input.fp8;
+  // A down_proj in BF16 reads f16.
+  if (weight_of(args.down_proj).scales != nullptr) halves.fp8 = input.fp8;
   input.has_fp8 = gates_in_fp8(x, halves);
   SLUICE_CUDA_CHECK(project_gate_up(x, halves, scratch_of(context), stream()));
   SLUICE_CUDA_CHECK(

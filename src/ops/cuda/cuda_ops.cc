@@ -1,8 +1,12 @@
 // The CUDA backend's table.
 #include "ops/cuda/cuda_ops.h"
 
+#include <algorithm>
+
 #include "ops/cuda/blocks.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/gdn_prefill.h"
+#include "ops/cuda/gemm_prefill.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/pack.h"
 #include "ops/cuda/projections.h"
@@ -29,6 +33,15 @@ Status check_at_most(std::string_view what, int64_t value, int64_t limit) {
   return unsupported("{} is {}; the CUDA backend has kernels for up to {}", what, value, limit);
 }
 
+/// What the kernels of prompts have; all published sizes do.
+Status check_prefill_shape(const OpDims& dims) {
+  SLUICE_RETURN_IF_ERROR(check_at_most("intermediate_size", dims.intermediate,
+                                       cuda::kGemmPrefillBlocksMax * cuda::kScaleBlock));
+  return check_at_most("the number of value heads a key head of a GDN layer serves",
+                       dims.gdn.num_v_heads / std::max<int64_t>(1, dims.gdn.num_k_heads),
+                       cuda::kGdnPrefillGroupMax);
+}
+
 Status check_shape(const OpDims& dims) {
   constexpr int64_t kStep = cuda::kScaleBlock;
   constexpr int64_t kVocabStep = 8;  // ids of a 16-byte load: the sampler's
@@ -36,6 +49,7 @@ Status check_shape(const OpDims& dims) {
   SLUICE_RETURN_IF_ERROR(check_multiple("hidden_size", dims.hidden, kStep));
   SLUICE_RETURN_IF_ERROR(check_multiple("intermediate_size", dims.intermediate, kStep));
   SLUICE_RETURN_IF_ERROR(check_at_most("hidden_size", dims.hidden, cuda::kNormedColumnsMax));
+  if (cuda::has_prefill_kernels()) SLUICE_RETURN_IF_ERROR(check_prefill_shape(dims));
   SLUICE_RETURN_IF_ERROR(check_multiple("vocab_size", dims.vocab_size, kVocabStep));
   SLUICE_RETURN_IF_ERROR(check_equal("head_dim", dims.attention.head_dim, 256));
   SLUICE_RETURN_IF_ERROR(check_equal("rotary_dim", dims.attention.rotary_dim, 64));

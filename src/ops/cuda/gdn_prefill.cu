@@ -2,7 +2,7 @@
 //
 //   factors_kernel  a block a chunk and key head, or chunk and value head: all that does not need the state, into images in scratch
 //   scan_kernel     a block half a head of a run: chunk after chunk, the state in registers; o over v in scratch
-//   gated_norm_kernel     a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
+//   gated_norm_kernel a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
 #include <algorithm>
 
 #include "ops/cuda/chained_launch.cuh"

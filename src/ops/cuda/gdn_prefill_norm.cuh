@@ -120,7 +120,8 @@ __device__ __forceinline__ void keep_rows(const GdnPrefill& args, const Run& run
   }
 }
 
-/// The run's newest inputs into its ring, and those before the boundary into the checkpoint's.
+/// The run's newest inputs into its ring, and those before the boundary into the checkpoint's. Ahead of the wait: the factors, which read the ring, are done, since the scan lets
+/// this kernel begin only behind its own wait.
 __device__ __forceinline__ void keep_inputs(const GdnPrefill& args, const Run& run, int thread,
                                             int threads) {
   keep_rows(args, run, run.slot, max(0, run.num_rows - gdn::kRingColumns), run.num_rows, thread,
@@ -134,7 +135,7 @@ __device__ __forceinline__ void keep_inputs(const GdnPrefill& args, const Run& r
 /// Grid (images, num_v_heads). The run's last blocks move its ring on, which nobody reads any more.
 __global__ void __launch_bounds__(kNormThreads)
     gated_norm_kernel(Images images, const __grid_constant__ Batch batch,
-                const __grid_constant__ GdnPrefill args) {
+                      const __grid_constant__ GdnPrefill args) {
   const int image = static_cast<int>(blockIdx.x);
   const int head = static_cast<int>(blockIdx.y);
   const Chunk chunk = chunk_of(batch, image);

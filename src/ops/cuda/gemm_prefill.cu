@@ -217,7 +217,7 @@ bool fill_params(const Gemm& gemm, PrefillParams* params, int* num_tiles) {
 
 bool well_formed(const Gemm& gemm) {
   if (gemm.num_rows < 1 || gemm.num_in < kScaleBlock || gemm.num_in % kScaleBlock != 0 ||
-      gemm.num_in / kScaleBlock > kPrefillBlocksMax || gemm.x_stride % kPackBlock != 0) {
+      gemm.num_in / kScaleBlock > kGemmPrefillBlocksMax || gemm.x_stride % kPackBlock != 0) {
     return false;
   }
   if (gemm.num_segments < 1 || gemm.num_segments > kGemmSegments) return false;

@@ -11,6 +11,8 @@
 
 namespace sluice::cuda {
 
+/// Blocks of 128 of K that it takes: their scales lie in shared memory.
+inline constexpr int kGemmPrefillBlocksMax = 158;
 /// What the workspace's partials hold for launch_gemm_prefill(); tickets as for the skinny kernels (kGemmTickets). Both may be shared with those.
 inline constexpr int64_t kGemmPrefillPartialBytes = 416ll * 128 * 256 * 4;
 

@@ -18,8 +18,7 @@ inline constexpr int kPrefillWeightBytes = kTileGroups * 1024;
 inline constexpr int kStagedTokens = 64;
 inline constexpr int kStagingBytes = kStagedTokens * 128;
 /// Most 128-blocks of K.
-inline constexpr int kPrefillBlocksMax = 158;
-inline constexpr int kScaleRowBytes = (kPrefillBlocksMax + 2) * 4;
+inline constexpr int kScaleRowBytes = (kGemmPrefillBlocksMax + 2) * 4;
 
 /// A tile of 128 slots by kTokens tokens, in clusters of kBlocks that load each token stage once.
 template <int kTokens, int kBlocks>

@@ -2,7 +2,7 @@
 // Programmatic dependent launch: a step is a chain of kernels of which the next begins before the last has ended.
 //
 // Every kernel of the chain calls pdl_wait() once, before it reads what an earlier kernel of the step wrote and before it
-// writes anything. So when kernel i passes its wait, kernels 0 .. i-1 are done. What no kernel of the step writes (weights,
+// writes anything that another may look at. So when kernel i passes its wait, kernels 0 .. i-1 are done. What no kernel of the step writes (weights,
 // recurrent state of this layer, old keys and values, the step block behind the first kernel) may be read earlier.
 
 namespace sluice::cuda {

@@ -197,7 +197,8 @@ cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& o
 }
 
 bool gates_in_fp8(const ProjectionInput& x, const GateUpOutput& output) {
-  return takes_fp8(x, output.gate) && takes_fp8(x, output.up) && output.values == nullptr;
+  return takes_fp8(x, output.gate) && takes_fp8(x, output.up) && output.fp8.values != nullptr &&
+         output.values == nullptr;
 }
 
 cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,

@@ -6,7 +6,6 @@
 
 namespace sluice::cuda {
 
-/// For decode's steps of up to kProjectionRowsMax rows, and for prompts' of any number. Launches follow one another, so one of each serves all layers.
 /// Operands of a projection's input, as f16 and, for prompts in the FP8 mode, as e4m3.
 struct OperandBuffer {
   uint16_t* f16 = nullptr;
@@ -24,6 +23,7 @@ struct OperandBuffer {
 /// Chunks of a run that lie side by side in gdn_prefill's scratch; longer runs take turns.
 inline constexpr int kGdnPrefillChunks = 64;
 
+/// For decode's steps of up to kProjectionRowsMax rows, and for prompts' of any number. Launches follow one another, so one of each serves all layers.
 class WorkMemory {
  public:
   WorkMemory() = default;
