@@ -245,6 +245,30 @@ TEST(Engine, LogprobsAndEventsArriveInOrder) {
   EXPECT_EQ(seen, std::vector<int32_t>(session->ids().begin() + 2, session->ids().end()));
 }
 
+TEST(Engine, ATurnInsideATurnIsRefusedAndHarmsNeither) {
+  EngineOptions options = ids_only();
+  options.num_sessions_max = 2;
+  const auto engine = open_engine(options);
+  const auto outer = *engine->create_session();
+  const auto inner = *engine->create_session();
+  const std::vector<int32_t> prompt = {1, 2};
+  ASSERT_TRUE(outer->append(prompt).ok());
+  ASSERT_TRUE(inner->append(prompt).ok());
+  const auto always = [](const TokenEvent&) { return true; };
+  int num_refused = 0;
+  ASSERT_TRUE(outer
+                  ->generate(tokens(5),
+                             [&](const TokenEvent&) {
+                               const auto result = inner->generate(tokens(5), always);
+                               num_refused += !result.ok();
+                               return true;
+                             })
+                  .ok());
+  EXPECT_EQ(num_refused, 5);
+  ASSERT_TRUE(inner->generate(tokens(5), always).ok());
+  EXPECT_TRUE(std::ranges::equal(inner->ids(), outer->ids()));
+}
+
 TEST(Engine, BadOptionsNameThemselves) {
   const auto refused = [](auto&& change, std::string_view word) {
     EngineOptions options = ids_only();
@@ -259,6 +283,8 @@ TEST(Engine, BadOptionsNameThemselves) {
   refused([](auto& o) { o.device = "cuda"; }, "cuda");
   refused([](auto& o) { o.device = "tpu"; }, "tpu");
   refused([](auto& o) { o.isa = "sse9"; }, "sse9");
+  refused([](auto& o) { o.prefill_math = "fp4"; }, "expected exact or fp8");
+  refused([](auto& o) { o.prefill_math = "fp8"; }, "needs a GPU");
   refused([](auto& o) { o.context_max = int64_t{1} << 40; }, "context");
   refused([](auto& o) { o.num_sessions_max = 0; }, "num_sessions_max");
   refused([](auto& o) { o.prefill_rows_max = 100; }, "prefill_rows_max");
