@@ -15,27 +15,11 @@
 #include "ops/cuda/attention_prefill_kernel.cuh"
 #include "ops/cuda/attention_prefill_prepare.cuh"
 #include "ops/cuda/chained_launch.cuh"
+#include "ops/cuda/tensor_map.h"
 
 namespace sluice::cuda {
 namespace prefill {
 namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// cuTensorMapEncodeTiled, found through the runtime so that nothing links the driver. Null if it is not there.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
-                                                                12000, cudaEnableDefault, &result);
-    return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(entry) : nullptr;
-  }();
-  return found;
-}
 
 /// The pages as rows of 256 values, cut into panels of 64: a block's share of a tile. How many pages there are is the page tables' affair.
 bool encode_keys(const KvLayerView& kv, CUtensorMap* map) {

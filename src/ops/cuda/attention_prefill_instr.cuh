@@ -30,29 +30,6 @@ __device__ __forceinline__ void load_tile_3d_multicast(uint32_t to, const CUtens
       : "memory");
 }
 
-__device__ __forceinline__ uint32_t cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.aligned;\n"
-      "barrier.cluster.wait.aligned;" ::
-          : "memory");
-}
-/// On the barrier at this place in block `rank` of the cluster. Gives back what was only read: no release is needed.
-__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
 /// Descriptor's low word where n runs along memory: rows of 64 n (128 bytes, 128-byte swizzle), one a k; the next 64 n lie kPanel bytes on.
 template <int kPanel>
 __device__ __forceinline__ uint32_t swizzled_columns(uint32_t address) {

@@ -322,7 +322,7 @@ __global__ void __cluster_dims__(kClusterTiles, 1, 1) __launch_bounds__(kThreads
   extern __shared__ __align__(1024) unsigned char memory[];
   auto* shared = reinterpret_cast<Shared*>(memory);
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const uint32_t rank = cluster_rank();
+  const uint32_t rank = block_of_cluster();
   const int cluster = static_cast<int>(blockIdx.x) / kClusterTiles;
   pdl_launch();
   if (threadIdx.x == 0) {

@@ -3,26 +3,10 @@
 
 #include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/gemm_fp8_kernel.cuh"
+#include "ops/cuda/tensor_map.h"
 
 namespace sluice::cuda {
 namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// cuTensorMapEncodeTiled, found through the runtime so that nothing links the driver. Null if it is not there.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
-                                                                12000, cudaEnableDefault, &result);
-    return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(entry) : nullptr;
-  }();
-  return found;
-}
 
 /// What a tensor map is made of; rank 2 or 4, innermost first. Rows beyond the end arrive as zeros.
 struct Tiled {

@@ -3,26 +3,10 @@
 
 #include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/gemm_ring.cuh"
+#include "ops/cuda/tensor_map.h"
 
 namespace sluice::cuda {
 namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// cuTensorMapEncodeTiled, found through the runtime so that nothing links the driver. Null if it is not there.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
-                                                                12000, cudaEnableDefault, &result);
-    return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(entry) : nullptr;
-  }();
-  return found;
-}
 
 /// A stage of the token ring: `tokens` rows by `packs` times 64 k; rows beyond the matrix arrive as zeros.
 bool encode_tokens(const Gemm& gemm, int tokens, int packs, CUtensorMap* map) {

@@ -1,25 +1,9 @@
 // Implements ops/cuda/gemm_prefill.h: what a launch is made of, and which kernel takes it.
 #include "ops/cuda/gemm_prefill.cuh"
+#include "ops/cuda/tensor_map.h"
 
 namespace sluice::cuda {
 namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// cuTensorMapEncodeTiled, found through the runtime so that nothing links the driver. Null if it is not there.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
-                                                                12000, cudaEnableDefault, &result);
-    return status == cudaSuccess ? reinterpret_cast<EncodeTiled>(entry) : nullptr;
-  }();
-  return found;
-}
 
 /// A matrix of `rows` rows; a box is box[1] rows by box[0] elements. What lies beyond the matrix arrives as zeros.
 bool encode(CUtensorMapDataType type, const void* data, uint64_t rows, uint64_t row_elements,

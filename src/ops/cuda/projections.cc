@@ -28,9 +28,9 @@ cudaError_t launch_gemm(bool is_prefill, const Gemm& gemm, cudaStream_t stream) 
   return is_prefill ? launch_gemm_prefill(gemm, stream) : launch_gemm_skinny(gemm, stream);
 }
 
-/// wgmma's stores are of two values.
-bool is_even(int64_t stride) {
-  return stride % 2 == 0;
+/// Decode's wgmma stores two values at a time.
+bool is_stored(const ProjectionInput& x, int64_t stride) {
+  return x.is_prefill || stride % 2 == 0;
 }
 
 SkinnyMachine machine_of(const ProjectionScratch& scratch) {
@@ -154,9 +154,10 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
   if (outputs.size() > static_cast<size_t>(kSkinnyOutputsMax)) return cudaErrorInvalidValue;
   if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
   if (x.fp8.values != nullptr) return project_fp8(x, outputs, scratch, stream);
-  const bool all_even = std::all_of(outputs.begin(), outputs.end(),
-                                    [](const ProjectionOutput& o) { return is_even(o.stride); });
-  if (uses_gemm(x) && all_even) {
+  const bool all_stored =
+      std::all_of(outputs.begin(), outputs.end(),
+                  [&](const ProjectionOutput& o) { return is_stored(x, o.stride); });
+  if (uses_gemm(x) && all_stored) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kStore, scratch);
     gemm.num_segments = static_cast<int>(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -184,7 +185,7 @@ cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& o
     gemm.segments[0] = segment_of(output);
     return launch_gemm_fp8(gemm, stream);
   }
-  if (uses_gemm(x) && is_even(output.stride)) {
+  if (uses_gemm(x) && is_stored(x, output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kResidual, scratch);
     gemm.num_segments = 1;
     gemm.segments[0] = segment_of(output);
@@ -213,7 +214,7 @@ cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output
     return launch_gemm_fp8(gemm, stream);
   }
   const int num_out = output.gate.num_out;
-  if (uses_gemm(x) && num_out % kPackBlock == 0 && is_even(output.stride)) {
+  if (uses_gemm(x) && num_out % kPackBlock == 0 && is_stored(x, output.stride)) {
     Gemm gemm = gemm_of(x, GemmEpilogue::kGateUp, scratch);
     gemm.num_segments = 2;
     gemm.segments[0] = {output.gate, output.values, output.stride};

@@ -181,6 +181,7 @@ bool StepState::begin(const StepRows& rows, OpContext& context) {
   if (rows.is_rehearsal && (!is_recorded || graph != nullptr)) return true;
   context.step = view_of(rows);
   context.is_prefill = rows.is_prefill && work_.has_prefill();
+  if (context.is_prefill) SLUICE_CHECK_LE(static_cast<int>(rows.runs.size()), kPrefillRunsMax);
   if (!rows.is_rehearsal) bring_rows(rows, context);
   const cudaStream_t stream = device().stream;
   if (graph != nullptr) {

@@ -46,7 +46,7 @@ size_t attention_prefill_bytes_of(const OpDims& dims) {
   const auto split_rows = static_cast<int>(std::min(dims.num_rows_max, kSplitRowsMax));
   const int num_sms = device().num_sms;
   return std::max(
-      attention_prefill_scratch_bytes(rows, kRunsMax, heads, kv_heads, num_sms),
+      attention_prefill_scratch_bytes(rows, kPrefillRunsMax, heads, kv_heads, num_sms),
       attention_prefill_split_bytes(split_rows, 1, heads, kv_heads, dims.context_max, num_sms));
 }
 

@@ -20,6 +20,8 @@ struct OperandBuffer {
   static int64_t fp8_scale_stride(int64_t num_rows) { return (num_rows + 3) / 4 * 4; }
 };
 
+/// Runs of a prompt's step; each may cost attention's scratch a tile more.
+inline constexpr int kPrefillRunsMax = 16;
 /// Chunks of a run that lie side by side in gdn_prefill's scratch; longer runs take turns.
 inline constexpr int kGdnPrefillChunks = 64;
 
