@@ -83,9 +83,10 @@ void for_row_slices(const MatView<const bf16>& x, const OpContext& context, Fn&&
   }
 }
 
-GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
-  const WorkMemory& work = work_of(context);
-  GdnCore core = {};
+/// What GdnCore and GdnPrefill share.
+template <typename Core>
+Core gdn_core_of(const GdnMixerArgs& args, const OpContext& context) {
+  Core core = {};
   core.num_k_heads = static_cast<int>(args.shape.num_k_heads);
   core.num_v_heads = static_cast<int>(args.shape.num_v_heads);
   core.qkv = const_rows_of(args.qkv);
@@ -99,32 +100,21 @@ GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
   core.eps = args.eps;
   core.conv = args.conv_state;
   core.state = args.recurrent;
-  core.tickets = work.gdn_tickets;
-  core.core = rows_of(args.core);
-  core.operands = work.output.f16;
+  core.operands = work_of(context).output.f16;
   core.range_flag = context.step.range_flag;
   return core;
 }
 
+GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
+  auto core = gdn_core_of<GdnCore>(args, context);
+  core.tickets = work_of(context).gdn_tickets;
+  core.core = rows_of(args.core);
+  return core;
+}
+
 GdnPrefill prefill_core(const GdnMixerArgs& args, const OpContext& context) {
-  const WorkMemory& work = work_of(context);
-  GdnPrefill core = {};
-  core.num_k_heads = static_cast<int>(args.shape.num_k_heads);
-  core.num_v_heads = static_cast<int>(args.shape.num_v_heads);
-  core.qkv = const_rows_of(args.qkv);
-  core.z = const_rows_of(args.z);
-  core.a = const_rows_of(args.a);
-  core.b = const_rows_of(args.b);
-  core.conv_weight = args.conv1d.data();
-  core.A_log = args.A_log.data();
-  core.dt_bias = args.dt_bias.data();
-  core.norm = args.norm.data();
-  core.eps = args.eps;
-  core.conv = args.conv_state;
-  core.state = args.recurrent;
-  core.operands = work.output.f16;
-  core.range_flag = context.step.range_flag;
-  core.scratch = work.gdn_prefill;
+  auto core = gdn_core_of<GdnPrefill>(args, context);
+  core.scratch = work_of(context).gdn_prefill;
   core.scratch_chunks = kGdnPrefillChunks;
   return core;
 }
@@ -139,52 +129,43 @@ void run_gdn_core(const GdnMixerArgs& args, const OpContext& context) {
                                        static_cast<int>(args.runs.size()), stream()));
 }
 
+/// What AttentionDecode and AttentionPrefill share.
+template <typename Core>
+Core attention_core_of(const AttentionMixerArgs& args, const OpContext& context) {
+  Core core = {};
+  core.num_heads = static_cast<int>(args.shape.num_heads);
+  core.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
+  core.qg = const_rows_of(args.qg);
+  core.k = const_rows_of(args.k);
+  core.v = const_rows_of(args.v);
+  core.q_norm = args.q_norm.data();
+  core.k_norm = args.k_norm.data();
+  core.eps = args.eps;
+  core.cos = rows_of(args.cos);
+  core.sin = rows_of(args.sin);
+  core.kv = args.kv;
+  core.operands = work_of(context).output.f16;
+  core.range_flag = context.step.range_flag;
+  core.num_sms = device().num_sms;
+  return core;
+}
+
 AttentionDecode decode_attention(const AttentionMixerArgs& args, const OpContext& context) {
-  const WorkMemory& work = work_of(context);
-  AttentionDecode attention = {};
-  attention.num_heads = static_cast<int>(args.shape.num_heads);
-  attention.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
-  attention.qg = const_rows_of(args.qg);
-  attention.k = const_rows_of(args.k);
-  attention.v = const_rows_of(args.v);
-  attention.q_norm = args.q_norm.data();
-  attention.k_norm = args.k_norm.data();
-  attention.eps = args.eps;
-  attention.cos = rows_of(args.cos);
-  attention.sin = rows_of(args.sin);
-  attention.kv = args.kv;
-  attention.out = rows_of(args.core);
-  attention.operands = work.output.f16;
-  attention.range_flag = context.step.range_flag;
-  attention.context_max = args.cos.num_rows;
-  attention.num_sms = device().num_sms;
-  attention.scratch = work.attention;
-  return attention;
+  auto core = attention_core_of<AttentionDecode>(args, context);
+  core.out = rows_of(args.core);
+  core.context_max = args.cos.num_rows;
+  core.scratch = work_of(context).attention;
+  return core;
 }
 
 AttentionPrefill prefill_attention(const AttentionMixerArgs& args, const OpContext& context) {
-  const WorkMemory& work = work_of(context);
-  AttentionPrefill attention = {};
-  attention.num_heads = static_cast<int>(args.shape.num_heads);
-  attention.num_kv_heads = static_cast<int>(args.shape.num_kv_heads);
-  attention.qg = const_rows_of(args.qg);
-  attention.k = const_rows_of(args.k);
-  attention.v = const_rows_of(args.v);
-  attention.q_norm = args.q_norm.data();
-  attention.k_norm = args.k_norm.data();
-  attention.eps = args.eps;
-  attention.cos = rows_of(args.cos);
-  attention.sin = rows_of(args.sin);
-  attention.kv = args.kv;
-  attention.operands = work.output.f16;
-  attention.range_flag = context.step.range_flag;
+  auto core = attention_core_of<AttentionPrefill>(args, context);
   for (const RowRun& run : args.runs) {
-    attention.context_max = std::max<int64_t>(attention.context_max, run.position + run.num_rows);
+    core.context_max = std::max<int64_t>(core.context_max, run.position + run.num_rows);
   }
-  attention.num_sms = device().num_sms;
-  attention.scratch = work.attention_prefill;
-  attention.scratch_bytes = work.attention_prefill_bytes;
-  return attention;
+  core.scratch = work_of(context).attention_prefill;
+  core.scratch_bytes = work_of(context).attention_prefill_bytes;
+  return core;
 }
 
 /// From the projections' outputs to work.output.
