@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 namespace sluice {
@@ -27,6 +28,11 @@ class DeviceArray {
   DeviceArray& operator=(DeviceArray&&) = delete;
   ~DeviceArray() { cudaFree(data_); }
 
+  void set(std::span<const T> values) {
+    EXPECT_LE(values.size(), count_);
+    EXPECT_EQ(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
   void poison() { EXPECT_EQ(cudaMemset(data_, 0xff, bytes()), cudaSuccess); }
   T* data() const { return static_cast<T*>(data_); }
   /// Behind everything launched.

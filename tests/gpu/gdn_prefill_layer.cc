@@ -26,7 +26,7 @@ std::vector<float> float_values(Rng& rng, size_t count, double scale, double mea
   return values;
 }
 
-cuda::Rows<const bf16> rows_of(const PrefillArray<bf16>& array, int num_rows, int num_cols) {
+cuda::Rows<const bf16> rows_of(const DeviceArray<bf16>& array, int num_rows, int num_cols) {
   return {array.data(), num_rows, num_cols, num_cols};
 }
 
@@ -84,27 +84,6 @@ bool PrefillResult::has_rows_of(const PrefillResult& other, const PrefillLayer& 
   return std::equal(operands.begin() + first, operands.begin() + first + count,
                     other.operands.begin() + first);
 }
-
-template <typename T>
-PrefillArray<T>::PrefillArray(size_t count) : count_(count) {
-  must(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
-  poison();
-}
-template <typename T>
-void PrefillArray<T>::set(std::span<const T> values) {
-  must(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
-}
-template <typename T>
-void PrefillArray<T>::poison() {
-  must(cudaMemset(data_, 0xff, count_ * sizeof(T)));
-}
-template <typename T>
-std::vector<T> PrefillArray<T>::get() const {
-  std::vector<T> values(count_);
-  must(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
-  return values;
-}
-template class PrefillArray<bf16>;
 
 PrefillDevice::PrefillDevice(const PrefillLayer& layer, int scratch_chunks)
     : layer_(layer),
@@ -173,15 +152,15 @@ void PrefillDevice::launch(std::span<const RowRun> runs, int scratch_chunks) {
 
 PrefillResult PrefillDevice::result() const {
   must(cudaDeviceSynchronize());
-  return {operands_.get(), state_.get(), ring_.get(), range_flag_.get()[0]};
+  return {operands_.fetch(), state_.fetch(), ring_.fetch(), range_flag_.fetch()[0]};
 }
 
 std::vector<bf16> PrefillDevice::convolved() {
   const int num_rows = layer_.shape.num_rows;
-  const PrefillArray<bf16> out(static_cast<size_t>(num_rows) * layer_.num_channels());
+  const DeviceArray<bf16> out(static_cast<size_t>(num_rows) * layer_.num_channels());
   must(cuda::launch_prefill_conv(args(1), layer_.run(0, num_rows), out.data()));
   must(cudaDeviceSynchronize());
-  return out.get();
+  return out.fetch();
 }
 
 }  // namespace sluice

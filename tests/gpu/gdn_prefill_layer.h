@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cuda/gdn_prefill.h"
+#include "tests/gpu/device_array.h"
 
 namespace sluice {
 
@@ -54,23 +55,6 @@ struct PrefillResult {
   bool has_rows_of(const PrefillResult& other, const PrefillLayer& layer, int num_rows) const;
 };
 
-template <typename T>
-class PrefillArray {
- public:
-  explicit PrefillArray(size_t count);
-  ~PrefillArray() { cudaFree(data_); }
-  PrefillArray(const PrefillArray&) = delete;
-  PrefillArray& operator=(const PrefillArray&) = delete;
-  void set(std::span<const T> values);
-  void poison();
-  std::vector<T> get() const;
-  T* data() const { return data_; }
-
- private:
-  T* data_ = nullptr;
-  size_t count_ = 0;
-};
-
 /// The layer in device memory.
 class PrefillDevice {
  public:
@@ -87,11 +71,11 @@ class PrefillDevice {
   cuda::GdnPrefill args(int scratch_chunks) const;
 
   const PrefillLayer& layer_;
-  PrefillArray<bf16> qkv_, z_, a_, b_, ring_;
-  PrefillArray<float> conv_weight_, A_log_, dt_bias_, norm_, state_;
-  PrefillArray<uint16_t> operands_;
-  PrefillArray<int> range_flag_;
-  PrefillArray<uint8_t> scratch_;
+  DeviceArray<bf16> qkv_, z_, a_, b_, ring_;
+  DeviceArray<float> conv_weight_, A_log_, dt_bias_, norm_, state_;
+  DeviceArray<uint16_t> operands_;
+  DeviceArray<int> range_flag_;
+  DeviceArray<uint8_t> scratch_;
 };
 
 }  // namespace sluice

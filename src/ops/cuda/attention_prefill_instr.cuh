@@ -10,15 +10,6 @@
 
 namespace sluice::cuda::prefill {
 
-/// `bytes` from global to shared memory as they lie.
-__device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes,
-                                          uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
 /// As load_tile_3d, to the same place and barrier in every block of `mask`.
 __device__ __forceinline__ void load_tile_3d_multicast(uint32_t to, const CUtensorMap* map, int x,
                                                        int y, int z, uint32_t barrier,
@@ -36,23 +27,10 @@ __device__ __forceinline__ uint32_t swizzled_columns(uint32_t address) {
   return __shfl_sync(0xffffffffu, uint32_t{kPanel >> 4} << 16 | (address & 0x3ffff) >> 4, 0);
 }
 
-#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
-#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
-#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
-#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
-#define SLUICE_P64 "%64, %65, %66, %67, %68, %69, %70, %71"
-#define SLUICE_P72 "%72, %73, %74, %75, %76, %77, %78, %79"
-#define SLUICE_P80 "%80, %81, %82, %83, %84, %85, %86, %87"
-#define SLUICE_P88 "%88, %89, %90, %91, %92, %93, %94, %95"
-#define SLUICE_P96 "%96, %97, %98, %99, %100, %101, %102, %103"
-#define SLUICE_P104 "%104, %105, %106, %107, %108, %109, %110, %111"
-#define SLUICE_P112 "%112, %113, %114, %115, %116, %117, %118, %119"
-#define SLUICE_P120 "%120, %121, %122, %123, %124, %125, %126, %127"
 #define SLUICE_SUMS128                                                                      \
   SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24 ", " SLUICE_P32 ", " SLUICE_P40  \
             ", " SLUICE_P48 ", " SLUICE_P56 ", " SLUICE_P64 ", " SLUICE_P72 ", " SLUICE_P80 \
             ", " SLUICE_P88 ", " SLUICE_P96 ", " SLUICE_P104 ", " SLUICE_P112 ", " SLUICE_P120
-#define SLUICE_D64(c, d, i) SLUICE_D32(c, d, i), SLUICE_D32(c, d, i + 32)
 #define SLUICE_D128(c, d, i) SLUICE_D64(c, d, i), SLUICE_D64(c, d, i + 64)
 
 /// d = A B, 64 rows by 64 columns by 16 k, both from shared memory with k along memory.

@@ -77,15 +77,6 @@ __device__ __forceinline__ float2 load_floats(uint32_t from) {
   return v;
 }
 
-/// `bytes` of global memory to shared memory, counted by `barrier`.
-__device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes,
-                                          uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
 /// Shared memory that the block's threads wrote to global memory: each of them calls shared_written(), then comes a barrier, then one thread stores, and waits before
 /// the memory is written again or given back.
 __device__ __forceinline__ void shared_written() {

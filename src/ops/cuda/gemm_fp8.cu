@@ -102,26 +102,18 @@ bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
   return encode_tokens(gemm, &params->x) && encode_scales(gemm, &params->x_scales);
 }
 
+template <typename Shape>
+ChainedLaunch launch_of(int num_clusters) {
+  return {dim3(static_cast<unsigned>(num_clusters * Shape::kCluster)), kFp8Threads,
+          Shape::kSharedBytes, Shape::kCluster};
+}
+
 /// Clusters that fit on the device at once; 0 if that cannot be found out.
 template <typename Shape>
-int count_clusters() {
+int clusters_at_once() {
   static const int found = [] {
-    const auto kernel = gemm_fp8_kernel<Shape>;
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             Shape::kSharedBytes) != cudaSuccess) {
-      return 0;
-    }
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {Shape::kCluster, 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(Shape::kCluster);
-    config.blockDim = dim3(kFp8Threads);
-    config.dynamicSmemBytes = Shape::kSharedBytes;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
     int count = 0;
-    const cudaError_t status = cudaOccupancyMaxActiveClusters(&count, kernel, &config);
+    const cudaError_t status = count_clusters<gemm_fp8_kernel<Shape>>(launch_of<Shape>(1), &count);
     return status == cudaSuccess ? count : 0;
   }();
   return found;
@@ -140,7 +132,7 @@ float cost(const GemmFp8& gemm) {
     num_tiles += (gemm.segments[i].weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
   }
   const int num_units = num_tiles * ((gemm.num_rows + kTokens - 1) / kTokens);
-  const int num_clusters = count_clusters<Shape>();
+  const int num_clusters = clusters_at_once<Shape>();
   if (num_clusters == 0) return INFINITY;
   return static_cast<float>((num_units + num_clusters - 1) / num_clusters * Shape::kTileRows) *
          kHandicap;
@@ -148,14 +140,11 @@ float cost(const GemmFp8& gemm) {
 
 template <typename Shape>
 cudaError_t launch(const GemmFp8& gemm, cudaStream_t stream) {
-  const int num_clusters = count_clusters<Shape>();
+  const int num_clusters = clusters_at_once<Shape>();
   Fp8Params params;
   if (num_clusters == 0 || !fill_params<Shape>(gemm, &params)) return cudaErrorInvalidValue;
   const int used = params.num_units < num_clusters ? params.num_units : num_clusters;
-  return launch_chained<gemm_fp8_kernel<Shape>>(
-      {dim3(static_cast<unsigned>(used * Shape::kCluster)), kFp8Threads, Shape::kSharedBytes,
-       Shape::kCluster},
-      stream, params);
+  return launch_chained<gemm_fp8_kernel<Shape>>(launch_of<Shape>(used), stream, params);
 }
 
 /// In whichever form ends soonest; the bits are the same.

@@ -91,13 +91,6 @@ bool fill_params(const Gemm& gemm, int num_multiprocessors, GemmParams* params) 
   return true;
 }
 
-cudaError_t count_multiprocessors(int* count) {
-  int device = 0;
-  const cudaError_t status = cudaGetDevice(&device);
-  if (status != cudaSuccess) return status;
-  return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
-}
-
 template <void (*kKernel)(GemmParams)>
 cudaError_t launch(int shared_bytes, const GemmParams& params, int num_multiprocessors,
                    cudaStream_t stream) {

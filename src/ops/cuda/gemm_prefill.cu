@@ -1,4 +1,5 @@
 // Implements ops/cuda/gemm_prefill.h: what a launch is made of, and which kernel takes it.
+#include "ops/cuda/chained_launch.cuh"
 #include "ops/cuda/gemm_prefill.cuh"
 #include "ops/cuda/tensor_map.h"
 
@@ -32,8 +33,6 @@ bool encode_weights(const PackedWeight& weight, CUtensorMap* map) {
                 row_bytes, {256, kTileGroups / 2}, CU_TENSOR_MAP_SWIZZLE_NONE, map);
 }
 
-/// Of weights that every tile of tokens reads; those that are read once should not push out what is read again.
-constexpr uint64_t kEvictNormally = 0x1000000000000000;
 /// Rows from which two blocks share token stages.
 constexpr int kClusterRows = 512;
 
@@ -108,47 +107,22 @@ float plan_tokens(int num_rows, int tokens, int num_tiles, int num_clusters, int
   return rounds_of(num_whole + params->num_in_turn) * full_time + (shares ? shared_time : 0.0f);
 }
 
-cudaError_t count_multiprocessors(int* count) {
-  int id = 0;
-  const cudaError_t status = cudaGetDevice(&id);
-  if (status != cudaSuccess) return status;
-  return cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, id);
-}
-
 /// A kernel of one tile.
 template <int kTokens, int kBlocks>
 struct PrefillKernel {
   static constexpr int kSharedBytes = PrefillShape<kTokens, kBlocks>::kSharedBytes;
 
-  static cudaLaunchConfig_t config_of(int num_clusters, cudaLaunchAttribute (&attributes)[2],
-                                      cudaStream_t stream) {
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {kBlocks, 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(num_clusters * kBlocks));
-    config.blockDim = dim3(kPrefillThreads);
-    config.dynamicSmemBytes = static_cast<size_t>(kSharedBytes);
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = kBlocks == 1 ? 1 : 2;
-    return config;
+  static ChainedLaunch launch_of(int num_clusters) {
+    return {dim3(static_cast<unsigned>(num_clusters * kBlocks)), kPrefillThreads, kSharedBytes,
+            kBlocks};
   }
 
-  /// Makes the kernel ready and counts the clusters of it that run at once.
+  /// Counts the clusters that run at once.
   static cudaError_t prepare(int num_multiprocessors, int* num_clusters) {
-    const cudaError_t status =
-        cudaFuncSetAttribute(gemm_prefill_kernel<kTokens, kBlocks>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
     *num_clusters = num_multiprocessors / kBlocks;
-    if (status != cudaSuccess || kBlocks == 1) return status;
-    cudaLaunchAttribute attributes[2];
-    cudaLaunchConfig_t config = config_of(*num_clusters, attributes, nullptr);
-    config.attrs = &attributes[1];
-    config.numAttrs = 1;
-    return cudaOccupancyMaxActiveClusters(num_clusters, gemm_prefill_kernel<kTokens, kBlocks>,
-                                          &config);
+    if (kBlocks == 1) return cudaSuccess;
+    return count_clusters<gemm_prefill_kernel<kTokens, kBlocks>>(launch_of(*num_clusters),
+                                                                 num_clusters);
   }
 
   static cudaError_t launch(const Gemm& gemm, int num_tiles, int num_multiprocessors,
@@ -159,11 +133,10 @@ struct PrefillKernel {
     if (num_clusters < 1) return cudaErrorNotSupported;
     if (!encode_tokens(gemm, kTokens / kBlocks, &params->x)) return cudaErrorInvalidValue;
     plan_tokens(gemm.num_rows, kTokens, num_tiles, num_clusters, kBlocks, params);
-    params->weights_hint = params->num_token_tiles == 1 ? kEvictFirst : kEvictNormally;
-    cudaLaunchAttribute attributes[2];
-    const cudaLaunchConfig_t config = config_of(
-        params->num_units < num_clusters ? params->num_units : num_clusters, attributes, stream);
-    return cudaLaunchKernelEx(&config, gemm_prefill_kernel<kTokens, kBlocks>, *params);
+    // Weights that are read once should not push out what is read again.
+    params->weights_hint = params->num_token_tiles == 1 ? kEvictFirst : kEvictNormal;
+    const int used = params->num_units < num_clusters ? params->num_units : num_clusters;
+    return launch_chained<gemm_prefill_kernel<kTokens, kBlocks>>(launch_of(used), stream, *params);
   }
 };
 

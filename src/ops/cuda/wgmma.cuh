@@ -61,10 +61,23 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
 #define SLUICE_P8 "%8, %9, %10, %11, %12, %13, %14, %15"
 #define SLUICE_P16 "%16, %17, %18, %19, %20, %21, %22, %23"
 #define SLUICE_P24 "%24, %25, %26, %27, %28, %29, %30, %31"
+#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
+#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
+#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
+#define SLUICE_P64 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define SLUICE_P72 "%72, %73, %74, %75, %76, %77, %78, %79"
+#define SLUICE_P80 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define SLUICE_P88 "%88, %89, %90, %91, %92, %93, %94, %95"
+#define SLUICE_P96 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define SLUICE_P104 "%104, %105, %106, %107, %108, %109, %110, %111"
+#define SLUICE_P112 "%112, %113, %114, %115, %116, %117, %118, %119"
+#define SLUICE_P120 "%120, %121, %122, %123, %124, %125, %126, %127"
 #define SLUICE_D8(c, d, i) \
   c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
 #define SLUICE_D16(c, d, i) SLUICE_D8(c, d, i), SLUICE_D8(c, d, i + 8)
 #define SLUICE_D32(c, d, i) SLUICE_D16(c, d, i), SLUICE_D16(c, d, i + 16)
+#define SLUICE_D64(c, d, i) SLUICE_D32(c, d, i), SLUICE_D32(c, d, i + 32)
 
 // One instruction: n tokens, placeholders of its n / 2 sums, those of A and of the descriptor, whether it adds (1) or begins (0).
 #define SLUICE_WGMMA(n, sums, operands, adds, outputs)                                        \

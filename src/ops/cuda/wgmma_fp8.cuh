@@ -32,16 +32,7 @@ __device__ __forceinline__ uint64_t fp8_weights_descriptor(uint32_t low) {
   return kSwizzle64 | kEightRows | low;
 }
 
-#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
-#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
-#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
-#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
-#define SLUICE_P64 "%64, %65, %66, %67, %68, %69, %70, %71"
-#define SLUICE_P72 "%72, %73, %74, %75, %76, %77, %78, %79"
-#define SLUICE_P80 "%80, %81, %82, %83, %84, %85, %86, %87"
-#define SLUICE_P88 "%88, %89, %90, %91, %92, %93, %94, %95"
-#define SLUICE_D64(c, d) SLUICE_D32(c, d, 0), SLUICE_D32(c, d, 32)
-#define SLUICE_D96(c, d) SLUICE_D64(c, d), SLUICE_D32(c, d, 64)
+#define SLUICE_D96(c, d) SLUICE_D64(c, d, 0), SLUICE_D32(c, d, 64)
 
 // One instruction: n weight rows, placeholders of its n / 2 sums, of the descriptors and of whether it adds.
 #define SLUICE_FP8_WGMMA(n, sums, operands, flag, outputs)                                  \
@@ -63,7 +54,7 @@ template <>
 struct Fp8Wgmma<128> {
   static __device__ __forceinline__ void run(float (&d)[64], uint32_t tokens, uint32_t weights,
                                              int adds) {
-    SLUICE_FP8_WGMMA(128, SLUICE_SUMS128, "%64, %65", "%66", SLUICE_D64("+f", d));
+    SLUICE_FP8_WGMMA(128, SLUICE_SUMS128, "%64, %65", "%66", SLUICE_D64("+f", d, 0));
   }
 };
 

@@ -5,10 +5,6 @@
 
 namespace sluice::cuda {
 
-#define SLUICE_P32 "%32, %33, %34, %35, %36, %37, %38, %39"
-#define SLUICE_P40 "%40, %41, %42, %43, %44, %45, %46, %47"
-#define SLUICE_P48 "%48, %49, %50, %51, %52, %53, %54, %55"
-#define SLUICE_P56 "%56, %57, %58, %59, %60, %61, %62, %63"
 #define SLUICE_P0_31 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24
 #define SLUICE_D4(c, d, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define SLUICE_D24(c, d) SLUICE_D16(c, d, 0), SLUICE_D8(c, d, 16)
@@ -16,7 +12,6 @@ namespace sluice::cuda {
 #define SLUICE_D40(c, d) SLUICE_D32(c, d, 0), SLUICE_D8(c, d, 32)
 #define SLUICE_D44(c, d) SLUICE_D32(c, d, 0), SLUICE_D8(c, d, 32), SLUICE_D4(c, d, 40)
 #define SLUICE_D52(c, d) SLUICE_D32(c, d, 0), SLUICE_D16(c, d, 32), SLUICE_D4(c, d, 48)
-#define SLUICE_D64(c, d) SLUICE_D32(c, d, 0), SLUICE_D32(c, d, 32)
 
 #define SLUICE_SUMS48 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16
 #define SLUICE_OPS48 "{%24, %25, %26, %27}, %28"
@@ -63,7 +58,7 @@ struct Wgmma<104> {
 template <>
 struct Wgmma<128> {
   static __device__ __forceinline__ void add(float (&d)[64], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(128, SLUICE_SUMS128, SLUICE_OPS128, 1, SLUICE_D64("+f", d));
+    SLUICE_WGMMA(128, SLUICE_SUMS128, SLUICE_OPS128, 1, SLUICE_D64("+f", d, 0));
   }
 };
 
