@@ -147,7 +147,7 @@ class PrefillOut {
 
  private:
   __device__ __forceinline__ uint4 staged(int token, int chunk) const {
-    const PrefillWords w = load_words_16(staging_ + token * 128 + (chunk ^ token % 8) * 16);
+    const Words16 w = load_words_16(staging_ + token * 128 + (chunk ^ token % 8) * 16);
     return make_uint4(w.v[0], w.v[1], w.v[2], w.v[3]);
   }
 

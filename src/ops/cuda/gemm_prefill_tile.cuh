@@ -4,55 +4,11 @@
 // The sums stand in units of the current block's scale: at each 128 k they are multiplied by (previous scale / this scale), behind the last block by its scale. So
 // no second set of sums is needed, and up to 256 tokens fit. Above 128 tokens a warpgroup's tile is two pieces: one is rescaled while the other multiplies.
 
+#include "ops/cuda/gemm_fragments.cuh"
 #include "ops/cuda/gemm_prefill_ring.cuh"
 #include "ops/cuda/wgmma_wide.cuh"
 
 namespace sluice::cuda {
-
-struct PrefillWords {
-  uint32_t v[4];
-};
-__device__ __forceinline__ PrefillWords load_words_16(uint32_t address) {
-  PrefillWords w;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(w.v[0]), "=r"(w.v[1]), "=r"(w.v[2]), "=r"(w.v[3])
-               : "r"(address)
-               : "memory");
-  return w;
-}
-
-/// The A fragments of half a block, 64 k: four steps of four registers.
-struct PrefillFragments {
-  uint32_t a[16];
-};
-
-/// Half a block as it lies in shared memory: 16 (FP8) or 32 bytes of each of the lane's two rows.
-template <bool kFp8>
-struct PrefillHalf {
-  PrefillWords low[kFp8 ? 1 : 2], high[kFp8 ? 1 : 2];
-};
-
-/// `nothing` is 0, unknown to ptxas: what it merges, it moves between two wgmmas, and then runs them one by one (C7513).
-template <bool kFp8>
-__device__ __forceinline__ void widen_half(const PrefillHalf<kFp8>& half, uint32_t nothing,
-                                           PrefillFragments& out) {
-  if constexpr (kFp8) {
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      widen_fp8(half.low[0].v[s], &out.a[4 * s], &out.a[4 * s + 2]);
-      widen_fp8(half.high[0].v[s], &out.a[4 * s + 1], &out.a[4 * s + 3]);
-    }
-  } else {
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        out.a[4 * s + 2 * i] = half.low[s / 2].v[s % 2 * 2 + i] ^ nothing;
-        out.a[4 * s + 2 * i + 1] = half.high[s / 2].v[s % 2 * 2 + i] ^ nothing;
-      }
-    }
-  }
-}
 
 /// A consumer warp, its places in the rings and its sums.
 template <int kTokens, int kBlocks>
@@ -71,8 +27,8 @@ struct PrefillWarp {
   uint32_t high_behind;  // from there to its high slot
   uint32_t used_weights, used_tokens;  // barriers of stages that have been read
   uint32_t tile;                       // descriptor of the next half's tokens
-  PrefillFragments fragments[2];       // halves of a block
-  PrefillHalf<true> ahead;             // words of the half behind the next
+  HalfFragments fragments[2];          // halves of a block
+  HalfWords<true> ahead;               // words of the half behind the next
   float sums[kPieces][kSums];
   float low_factor, high_factor;  // of the next block, behind the last one of the sums
   uint32_t nothing;               // see widen_half()
@@ -119,12 +75,12 @@ struct PrefillWarp {
 
   /// Words of half j of a block. Where they are read ahead, await_stages() has waited for them.
   template <bool kFp8>
-  __device__ __forceinline__ PrefillHalf<kFp8> read_half(int j) {
+  __device__ __forceinline__ HalfWords<kFp8> read_half(int j) {
     if (!(kFp8 && kReadsAhead) && (!kFp8 || j == 0)) {
       barrier_wait(ring.weights_full(weights.slot), weights.parity);
     }
     const uint32_t from = words + weights.slot * kPrefillWeightBytes;
-    PrefillHalf<kFp8> half;
+    HalfWords<kFp8> half;
 #pragma unroll
     for (int i = 0; i < (kFp8 ? 1 : 2); ++i) {
       const uint32_t at = from + (kFp8 ? j : i) * 512;
@@ -177,7 +133,7 @@ struct PrefillWarp {
     if ((!kFp8 || j == 1) && threadIdx.x % kWarp == 0) barrier_arrive(used_weights);
     const uint32_t used = ring.tokens_empty(tokens.slot);
     tokens.advance();
-    PrefillHalf<kFp8> half;
+    HalfWords<kFp8> half;
     if constexpr (kAhead) {
       await_stages(has_next, j == 0 && more);
       if (has_next) tile = swizzled_tile(ring.tokens(tokens.slot));

@@ -6,6 +6,8 @@
 //
 // Order of sums: packed.h. Per 128 k a chain of eight wgmmas from zero, times the scale into the part's sum; parts by the fixed tree, whoever sums them.
 
+#include <type_traits>
+
 #include "ops/cuda/gemm_epilogue.cuh"
 #include "ops/cuda/gemm_ring.cuh"
 #include "ops/cuda/gemm_slices.cuh"
@@ -78,8 +80,7 @@ __device__ void feed_all_tokens(const GemmParams& params, GemmRings<Shape> rings
   });
 }
 
-/// Where a warp stands in its unit. Two blocks are summed beside each other, chain by chain: a wgmma of few tokens takes its time, but the next one of another
-/// chain need not wait for it. Weights are widened by quarters of a block, one behind the quarter in flight.
+/// Where a warp stands in its unit.
 template <int kTokens, bool kPair>
 struct SkinnyState {
   using Shape = SkinnyShape<kTokens>;
@@ -88,132 +89,31 @@ struct SkinnyState {
   GemmWarp<Shape, kPair> warp;
   ScaleRow low_scales, high_scales;
   SumTree<kSums, Shape::kTotalAside> tree;
-  QuarterPair quarters[2];
-  int block, first_block, end_block;
-  uint32_t token_lane;  // mma.sync: the lane's row of 16 bytes in a token stage
+  int block, first_block, end_block;  // the next one for the tree; of the unit
 
   __device__ explicit SkinnyState(GemmRings<Shape> rings) : warp(rings) {
     tree.aside = rings.aside() + threadIdx.x * 16;
-    token_lane = matrix_row(threadIdx.x % kWarp);
   }
 
+  /// The sums of the next block, to the tree.
   template <bool kFp8>
-  __device__ __forceinline__ void add(int of_block, const float (&chain)[kSums]) {
+  __device__ __forceinline__ void add(const float (&chain)[kSums]) {
     float low = 1.0f;
     float high = 1.0f;
     if constexpr (kFp8) {
-      low = low_scales.at(of_block - first_block);
-      high = kPair ? high_scales.at(of_block - first_block) : low;
+      low = low_scales.at(block - first_block);
+      high = kPair ? high_scales.at(block - first_block) : low;
     }
-    tree.add(of_block, chain, low, high);
+    tree.add(block++, chain, low, high);
   }
 
-  /// kBlocks (1 or 2) blocks, of which quarter 0 is widened and the words behind it are in `raw`; leaves the same of the blocks behind them. Nothing is in flight
-  /// at the end: ptxas runs wgmmas one by one that are in flight around a loop's end (C7514).
-  template <bool kFp8, int kBlocks>
-  __device__ __forceinline__ void run_blocks(RawPair& raw) {
-    constexpr uint32_t kHalf = Shape::kHalfBytes / 16;  // in descriptors
-    float chains[2][kSums];
-    uint32_t tokens[2];
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      const auto at = warp.tokens.ahead(j);
-      tokens[j] = swizzled_tile(warp.rings.tokens(at.slot));
-      barrier_wait(warp.rings.tokens_full(at.slot), at.parity);
-    }
-    const int left = end_block - block - kBlocks;
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      QuarterPair& now = quarters[q % 2];
-      QuarterPair& next = quarters[1 - q % 2];
-      pin(now.a);
-      wgmma_fence();
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-#pragma unroll
-        for (int j = 0; j < kBlocks; ++j) {
-          const uint32_t tile = tokens[j] + q / 2 * kHalf + (q % 2 * 2 + s) * kTileStep;
-          const uint32_t* a = now.a + 8 * j + 4 * s;
-          if (q == 0 && s == 0) {
-            Wgmma<kTokens>::begin(chains[j], a, tile);
-          } else {
-            Wgmma<kTokens>::add(chains[j], a, tile);
-          }
-        }
-      }
-      wgmma_commit();
-      if (q > 0) wgmma_wait<1>();
-      pin(next.a);
-      if (q < 3) {
-        widen_quarter<kFp8>(raw, q + 1, next);
-        constexpr int kLastRead = kFp8 ? 0 : 1;
-        if (q <= kLastRead) read_words<kFp8, kBlocks>(warp, q + 2, raw);
-        if (q == kLastRead) give_back<kFp8, kBlocks>(warp);
-      } else if (left > 0) {
-        widen_quarter<kFp8>(raw, 0, next);
-        if (!kFp8) read_next<kFp8>(left, 1, raw);
-      }
-      if (q == 2 && left > 0) read_next<kFp8>(left, 0, raw);
-    }
-    wgmma_wait<0>();
-    pin(quarters[1].a);
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      pin(chains[j]);
-      if (threadIdx.x % kWarp == 0) barrier_arrive(warp.rings.tokens_empty(warp.tokens.slot));
-      warp.tokens.advance();
-    }
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j) add<kFp8>(block + j, chains[j]);
-    block += kBlocks;
-  }
-
+  /// Begins a unit; false if it has no blocks.
   template <bool kFp8>
-  __device__ __forceinline__ void read_next(int left, int quarter, RawPair& raw) {
-    if (left > 1) {
-      read_words<kFp8, 2>(warp, quarter, raw);
-    } else {
-      read_words<kFp8, 1>(warp, quarter, raw);
-    }
-  }
-
-  /// The next block by mma.sync, its words in `raw` (FP8: all, f16: half by half); leaves those of the block behind it.
-  template <bool kFp8>
-  __device__ __forceinline__ void run_block(HalfWords (&raw)[2]) {
-    float chain[kSums];
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) chain[i] = 0.0f;
-    const uint32_t tokens = warp.rings.tokens(warp.tokens.slot) + token_lane;
-    barrier_wait(warp.rings.tokens_full(warp.tokens.slot), warp.tokens.parity);
-#pragma unroll
-    for (int s = 0; s < 8; ++s) {
-      if (!kFp8 && s == 4) read_block(warp, raw);
-      uint32_t a[4];
-      step_fragments<kFp8>(raw, s, a);
-#pragma unroll
-      for (int j = 0; j < kTokens / 8; j += 2) {
-        uint32_t b[4];
-        load_matrices(b, (tokens ^ (s % 4 * 32)) + s / 4 * Shape::kHalfBytes + j * 1024);
-        mma_16816(chain + 4 * j, a, b[0], b[1]);
-        mma_16816(chain + 4 * j + 4, a, b[2], b[3]);
-      }
-    }
-    __syncwarp();
-    if (threadIdx.x % kWarp == 0) barrier_arrive(warp.rings.tokens_empty(warp.tokens.slot));
-    warp.tokens.advance();
-    ++block;
-    if (block < end_block) read_block(warp, raw);
-    add<kFp8>(block - 1, chain);
-  }
-
-  /// tree.total = the tree's value over the unit's parts.
-  template <bool kFp8>
-  __device__ __forceinline__ void run_unit(const GemmParams& params, GemmUnit unit,
-                                           GemmPlace place) {
+  __device__ __forceinline__ bool begin(const GemmParams& params, GemmUnit unit, GemmPlace place) {
     first_block = block = part_begin(unit.first_part, params.num_blocks);
     end_block = part_begin(unit.end_part, params.num_blocks);
-    tree.begin(unit.first_part, first_block, params.num_blocks);
-    if (block == end_block) return;
+    tree.begin(first_block, params.num_blocks);
+    if (block == end_block) return false;
     if constexpr (kFp8) {
       const int row = kPair ? place.tile * (kTileRows / 2) / kScaleBlock : place.tile;
       const int64_t at = static_cast<int64_t>(row) * params.num_blocks + first_block;
@@ -221,35 +121,207 @@ struct SkinnyState {
       low_scales.begin(params.segments[place.segment].scales + at, count);
       if (kPair) high_scales.begin(params.segments[1].scales + at, count);
     }
-    if constexpr (Shape::kWarpwise) {
-      HalfWords raw[2];
-      read_block(warp, raw);
-#pragma unroll 1
-      while (block < end_block) run_block<kFp8>(raw);
-    } else {
-      RawPair raw;
-      read_next<kFp8>(end_block - block, 0, raw);
-      widen_quarter<kFp8>(raw, 0, quarters[0]);
-      if (!kFp8) read_next<kFp8>(end_block - block, 1, raw);
-#pragma unroll 1
-      while (block + 2 <= end_block) run_blocks<kFp8, 2>(raw);
-      if (block < end_block) run_blocks<kFp8, 1>(raw);
-    }
-    tree.close_group();
+    return true;
   }
 };
+
+/// By mma.sync, a block at a time, each warp for itself.
+template <int kTokens, bool kPair>
+struct WarpwiseState : SkinnyState<kTokens, kPair> {
+  using Base = SkinnyState<kTokens, kPair>;
+  using Base::block, Base::end_block, Base::warp;
+  uint32_t token_lane;  // the lane's row of 16 bytes in a token stage
+
+  __device__ explicit WarpwiseState(GemmRings<typename Base::Shape> rings) : Base(rings) {
+    token_lane = matrix_row(threadIdx.x % kWarp);
+  }
+
+  /// The next block, its first stage in `words`; leaves the first of the block behind it.
+  template <bool kFp8>
+  __device__ __forceinline__ void run_block(HalfWords<false>& words) {
+    float chain[Base::kSums];
+#pragma unroll
+    for (int i = 0; i < Base::kSums; ++i) chain[i] = 0.0f;
+    const uint32_t tokens = warp.rings.tokens(warp.tokens.slot) + token_lane;
+    barrier_wait(warp.rings.tokens_full(warp.tokens.slot), warp.tokens.parity);
+#pragma unroll
+    for (int s = 0; s < 8; ++s) {
+      if (!kFp8 && s == 4) {
+        give_back_stage(warp);
+        read_stage(warp, words);
+      }
+      uint32_t a[4];
+      step_fragments<kFp8>(words, s, a);
+#pragma unroll
+      for (int j = 0; j < kTokens / 8; j += 2) {
+        uint32_t b[4];
+        load_matrices(b, (tokens ^ (s % 4 * 32)) + s / 4 * Base::Shape::kHalfBytes + j * 1024);
+        mma_16816(chain + 4 * j, a, b[0], b[1]);
+        mma_16816(chain + 4 * j + 4, a, b[2], b[3]);
+      }
+    }
+    give_back_stage(warp);
+    if (threadIdx.x % kWarp == 0) barrier_arrive(warp.rings.tokens_empty(warp.tokens.slot));
+    warp.tokens.advance();
+    if (block + 1 < end_block) read_stage(warp, words);
+    this->template add<kFp8>(chain);
+  }
+
+  template <bool kFp8>
+  __device__ __forceinline__ void run_all() {
+    HalfWords<false> words;
+    read_stage(warp, words);
+#pragma unroll 1
+    while (block < end_block) run_block<kFp8>(words);
+  }
+};
+
+/// By wgmma, half a block (64 k) at a time. Blocks take two sets of sums in turn: one goes to the tree while the other multiplies. Weights are widened one half, FP8
+/// words read two halves ahead of their use.
+template <int kTokens, bool kPair>
+struct GroupwiseState : SkinnyState<kTokens, kPair> {
+  using Base = SkinnyState<kTokens, kPair>;
+  using Base::block, Base::end_block, Base::warp;
+
+  float chains[2][Base::kSums];
+  HalfFragments fragments[2];          // of the halves of a block
+  HalfWords<true> ahead;               // of the half behind the next
+  uint32_t used_weights, used_tokens;  // barriers of stages that have been read
+  uint32_t tile;                       // descriptor of the block's tokens
+  uint32_t nothing;                    // see widen_half()
+
+  __device__ explicit GroupwiseState(GemmRings<typename Base::Shape> rings) : Base(rings) {
+    nothing = threadIdx.x >> 20;
+  }
+
+  /// Waits for the next tokens and the next stage of weights, as far as they are wanted. Both are asked before either is waited for.
+  __device__ __forceinline__ void await_stages(bool tokens_wanted, bool weights_wanted) {
+    const uint32_t tokens_full = warp.rings.tokens_full(warp.tokens.slot);
+    const uint32_t weights_full = warp.rings.weights_full(warp.weights.slot);
+    const bool has_tokens = !tokens_wanted || barrier_try(tokens_full, warp.tokens.parity);
+    const bool has_weights = !weights_wanted || barrier_try(weights_full, warp.weights.parity);
+    if (!has_tokens) barrier_wait(tokens_full, warp.tokens.parity);
+    if (!has_weights) barrier_wait(weights_full, warp.weights.parity);
+    if (tokens_wanted) tile = swizzled_tile(warp.rings.tokens(warp.tokens.slot));
+  }
+
+  /// Words of half j of a block, for which await_stages() has waited.
+  template <bool kFp8>
+  __device__ __forceinline__ HalfWords<kFp8> read_half(int j) {
+    const uint32_t from = warp.words + warp.weights.slot * kWeightStageBytes;
+    HalfWords<kFp8> half;
+#pragma unroll
+    for (int i = 0; i < (kFp8 ? 1 : 2); ++i) {
+      const uint32_t at = from + (kFp8 ? j : i) * 512;
+      half.low[i] = load_words_16(at);
+      half.high[i] = load_words_16(at + decltype(warp)::kHighBehind * decltype(warp)::kSlotBytes);
+    }
+    if (!kFp8 || j == 1) {
+      used_weights = warp.rings.weights_empty(warp.weights.slot);
+      warp.weights.advance();
+    }
+    return half;
+  }
+
+  __device__ __forceinline__ void give_back_tokens() {
+    if (threadIdx.x % kWarp == 0) barrier_arrive(used_tokens);
+  }
+
+  /// Half j of a block, whose fragments and tokens are ready; behind it the next half's are, unless it is the last of all (`more`: another block follows). `first`:
+  /// nothing is in flight before it; else `before`, the block's before it, goes to the tree meanwhile.
+  template <bool kFp8>
+  __device__ __forceinline__ void run_half(int j, float (&chain)[Base::kSums],
+                                           float (&before)[Base::kSums], bool first, bool more) {
+    constexpr uint32_t kHalf = Base::Shape::kHalfBytes / 16;  // in descriptors
+    const bool has_next = j == 0 || more;
+    pin(fragments[j].a);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      const uint32_t at = tile + j * kHalf + s * kTileStep;
+      if (j == 0 && s == 0) {
+        Wgmma<kTokens>::begin(chain, fragments[j].a, at);
+      } else {
+        Wgmma<kTokens>::add(chain, fragments[j].a + 4 * s, at);
+      }
+    }
+    wgmma_commit();
+    // These fragments were the last of their stage.
+    if ((!kFp8 || j == 1) && threadIdx.x % kWarp == 0) barrier_arrive(used_weights);
+    const uint32_t tokens_of_block = used_tokens;
+    if (j == 1) {
+      used_tokens = warp.rings.tokens_empty(warp.tokens.slot);
+      warp.tokens.advance();
+    }
+    await_stages(j == 1 && more, kFp8 ? j == 0 && more : has_next);
+    wgmma_wait<1>();
+    if (j == 0 && !first && threadIdx.x % kWarp == 0) barrier_arrive(tokens_of_block);
+    pin(fragments[1 - j].a);
+    if constexpr (kFp8) {
+      if (has_next) widen_half<true>(ahead, nothing, fragments[1 - j]);
+      if (more) ahead = read_half<true>(j);
+    } else {
+      if (has_next) widen_half<false>(read_half<false>(1 - j), nothing, fragments[1 - j]);
+    }
+    if (j == 0 && !first) {
+      pin(before);
+      this->template add<kFp8>(before);
+    }
+  }
+
+  /// kRun blocks, at the end of which nothing is in flight: ptxas runs wgmmas one by one that are in flight around a loop's end (C7514).
+  template <bool kFp8, int kRun>
+  __device__ __forceinline__ void run_blocks(int blocks_left) {
+#pragma unroll
+    for (int u = 0; u < kRun; ++u) {
+      const bool more = u + 1 < kRun || blocks_left > kRun;
+      run_half<kFp8>(0, chains[u % 2], chains[1 - u % 2], u == 0, more);
+      run_half<kFp8>(1, chains[u % 2], chains[1 - u % 2], false, more);
+    }
+    wgmma_wait<0>();
+    pin(chains[(kRun - 1) % 2]);
+    give_back_tokens();
+    this->template add<kFp8>(chains[(kRun - 1) % 2]);
+  }
+
+  template <bool kFp8>
+  __device__ __forceinline__ void run_all() {
+    await_stages(true, true);
+    widen_half<kFp8>(read_half<kFp8>(0), nothing, fragments[0]);
+    if constexpr (kFp8) ahead = read_half<true>(1);
+    constexpr int kRun = 2;
+    int left = end_block - block;
+#pragma unroll 1
+    for (; left >= kRun; left -= kRun) run_blocks<kFp8, kRun>(left);
+#pragma unroll 1
+    for (; left > 0; --left) run_blocks<kFp8, 1>(left);
+  }
+};
+
+template <int kTokens, bool kPair>
+using UnitState = std::conditional_t<SkinnyShape<kTokens>::kWarpwise, WarpwiseState<kTokens, kPair>,
+                                     GroupwiseState<kTokens, kPair>>;
+
+/// tree.total = the tree's value over the unit's parts.
+template <bool kFp8, typename State>
+__device__ __forceinline__ void run_unit(const GemmParams& params, GemmUnit unit, GemmPlace place,
+                                         State& state) {
+  if (!state.template begin<kFp8>(params, unit, place)) return;
+  state.template run_all<kFp8>();
+  state.tree.close_group();
+}
 
 template <int kTokens, bool kPair>
 __device__ void consume(const GemmParams& params, GemmRings<SkinnyShape<kTokens>> rings,
                         int* last) {
   using Shape = SkinnyShape<kTokens>;
-  SkinnyState<kTokens, kPair> state(rings);
+  UnitState<kTokens, kPair> state(rings);
   for_units(params, [&](GemmUnit unit) {
     const GemmPlace place = gemm_place(params, unit.tile);
     if (params.segments[place.segment].scales != nullptr) {
-      state.template run_unit<true>(params, unit, place);
+      run_unit<true>(params, unit, place, state);
     } else {
-      state.template run_unit<false>(params, unit, place);
+      run_unit<false>(params, unit, place, state);
     }
     float sums[kTokens / 2];
     state.tree.get_total(sums);

@@ -16,16 +16,16 @@ struct SumTree {
   int part_idx, part_end;  // the open part and the block behind it
   int num_blocks;          // of K
 
-  __device__ __forceinline__ void begin(int first_part, int first_block, int num_blocks_of_k) {
+  __device__ __forceinline__ void begin(int first_block, int num_blocks_of_k) {
     num_blocks = num_blocks_of_k;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) part[i] = group[i] = 0.0f;
     put_total(group);
-    open_part(first_part, first_block);
+    open_part(first_block);
   }
-  __device__ __forceinline__ void open_part(int first, int block) {
-    part_idx = first;
-    while (part_begin(part_idx + 1, num_blocks) <= block) ++part_idx;
+  /// The part that `block` belongs to: the first that ends behind it. Without a loop: wgmmas may be in flight around it.
+  __device__ __forceinline__ void open_part(int block) {
+    part_idx = (kNumParts * (block + 1) + num_blocks - 1) / num_blocks - 1;
     part_end = part_begin(part_idx + 1, num_blocks);
   }
   /// chain: the eight wgmmas of `block`.
@@ -45,7 +45,7 @@ struct SumTree {
     }
     if (part_end == num_blocks) return;
     const int closed = part_idx;
-    open_part(closed + 1, part_end);
+    open_part(part_end);
     if (closed / 3 != part_idx / 3) close_group();
   }
   __device__ __forceinline__ void close_group() {
@@ -62,11 +62,9 @@ struct SumTree {
 #pragma unroll
     for (int i = 0; i < kSums; i += 4) {
       if constexpr (kTotalAside) {
-        const Words v = load_words(aside + i / 4 * kAsideStride);
-        sums[i] = __uint_as_float(v.x);
-        sums[i + 1] = __uint_as_float(v.y);
-        sums[i + 2] = __uint_as_float(v.z);
-        sums[i + 3] = __uint_as_float(v.w);
+        const Words16 words = load_words_16(aside + i / 4 * kAsideStride);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[i + j] = __uint_as_float(words.v[j]);
       } else {
         for (int j = i; j < i + 4; ++j) sums[j] = total[j];
       }
