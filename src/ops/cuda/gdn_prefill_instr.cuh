@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ops/cuda/math.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace sluice::cuda {
@@ -27,13 +28,6 @@ __device__ __forceinline__ float quick_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-/// x sigmoid(x) to 2^-22 max(1, |x|) of it; where it is below 2^-119, perhaps 0.
-__device__ __forceinline__ float quick_silu(float x) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + quick_exp2(x * -1.4426950408889634f)));
-  return x * r;
-}
-
 /// Stay where they are written, so that they are on their way before pdl_wait().
 __device__ __forceinline__ float load_state(const float* from) {
   float x;

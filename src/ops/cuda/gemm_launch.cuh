@@ -73,14 +73,14 @@ bool fill_params(const Gemm& gemm, int num_multiprocessors, GemmParams* params) 
   for (int i = 0; i < gemm.num_segments; ++i) {
     const GemmSegment& segment = gemm.segments[i];
     if (!encode_weights(segment.weight, &params->weights[i])) return false;
-    params->segments[i] = {segment.weight.scales, segment.weight.row_factors, segment.out,
-                           segment.out_stride,    segment.weight.num_out,     num_tiles};
+    params->segments[i] = kernel_segment(segment, num_tiles);
     if (!pair || i == 0) num_tiles += (segment.weight.num_out + tile_rows - 1) / tile_rows;
   }
   params->num_segments = pair ? 1 : gemm.num_segments;
   params->num_rows = gemm.num_rows;
   params->num_blocks = gemm.num_in / kScaleBlock;
-  params->epilogue = gemm.epilogue;
+  params->is_pair = pair;
+  params->is_residual = gemm.epilogue == GemmEpilogue::kResidual;
   params->operand = gemm.operand;
   params->operand_stride = gemm.operand_stride;
   params->range_flag = gemm.range_flag;
@@ -104,7 +104,7 @@ bool well_formed(const Gemm& gemm) {
   const bool pair = gemm.epilogue == GemmEpilogue::kGateUp;
   if (gemm.num_rows < 1 || gemm.num_in < kScaleBlock || gemm.num_in % kScaleBlock != 0)
     return false;
-  if (gemm.x_stride % kPackBlock != 0) return false;
+  if (gemm.x_stride % kPackBlock != 0 || gemm.epilogue == GemmEpilogue::kStoreFp32) return false;
   if (gemm.num_segments < 1 || gemm.num_segments > kGemmSegments) return false;
   for (int i = 0; i < gemm.num_segments; ++i) {
     if (gemm.segments[i].weight.num_in != gemm.num_in) return false;
@@ -112,7 +112,8 @@ bool well_formed(const Gemm& gemm) {
   if (!pair) return true;
   const PackedWeight& gate = gemm.segments[0].weight;
   const PackedWeight& up = gemm.segments[1].weight;
-  return gemm.num_segments == 2 && gate.num_out == up.num_out &&
+  return gemm.num_segments == 2 && gate.num_out == up.num_out && gate.num_out % kPackBlock == 0 &&
+         gemm.operand_stride % kPackBlock == 0 &&
          (gate.scales == nullptr) == (up.scales == nullptr);
 }
 

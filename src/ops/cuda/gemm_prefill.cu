@@ -148,15 +148,7 @@ bool fill_params(const Gemm& gemm, PrefillParams* params, int* num_tiles) {
   for (int i = 0; i < gemm.num_segments; ++i) {
     const GemmSegment& segment = gemm.segments[i];
     if (!encode_weights(segment.weight, &params->weights[i])) return false;
-    const bool in_vectors =
-        segment.out_stride % 8 == 0 && reinterpret_cast<uintptr_t>(segment.out) % 16 == 0;
-    params->segments[i] = {segment.weight.scales,
-                           segment.weight.row_factors,
-                           static_cast<bf16*>(segment.out),
-                           segment.out_stride,
-                           segment.weight.num_out,
-                           *num_tiles,
-                           in_vectors};
+    params->segments[i] = kernel_segment(segment, *num_tiles);
     if (!pair || i == 0) *num_tiles += (segment.weight.num_out + tile_rows - 1) / tile_rows;
   }
   params->num_segments = pair ? 1 : gemm.num_segments;

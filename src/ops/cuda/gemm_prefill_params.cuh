@@ -8,22 +8,12 @@
 
 namespace sluice::cuda {
 
-struct PrefillSegment {
-  const float* scales;       // null: f16
-  const float* row_factors;  // null: FP8
-  bf16* out;
-  int64_t out_stride;
-  int num_out;
-  int first_tile;
-  bool in_vectors;  // may `out` be written 16 bytes at a time?
-};
-
 /// Row tiles are those of gemm_sm90.cuh. A cluster of kBlocks takes kBlocks neighbouring ones, the same tokens and the same slices; a row tile behind the last is
 /// multiplied and thrown away.
 struct PrefillParams {
   CUtensorMap x;  // [rows][K] f16, box tokens of a block's share x 64, swizzled
   CUtensorMap weights[kGemmSegments];  // [row groups][words of 4 bytes], box 8 x 256
-  PrefillSegment segments[kGemmSegments];
+  GemmKernelSegment segments[kGemmSegments];
   int num_segments;  // gate and up count as one
   bool is_pair;      // gate|up
   bool is_residual;

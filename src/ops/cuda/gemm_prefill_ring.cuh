@@ -1,15 +1,14 @@
 #pragma once
 // Shared memory of gemm_prefill: rings of weight and token stages and of scale tables, each fed by one warp; staging for the way out.
 
-#include "ops/cuda/fragments.cuh"
+#include "ops/cuda/gemm_out.cuh"
 #include "ops/cuda/gemm_prefill_params.cuh"
 #include "ops/cuda/tma.cuh"
 
 namespace sluice::cuda {
 
 /// Two consumer warpgroups of 64 slots each, then one of which warp 0 feeds weights, warp 1 tokens, warp 2 scales.
-inline constexpr int kPrefillGroupThreads = 128;
-inline constexpr int kPrefillConsumers = 2 * kPrefillGroupThreads;
+inline constexpr int kPrefillConsumers = 2 * kGroupThreads;
 inline constexpr int kPrefillThreads = kPrefillConsumers + 128;
 inline constexpr int kPrefillFeederWarp = kPrefillConsumers / kWarp;
 /// 16 slots of 1,024 bytes: 128 k of FP8, 64 k of f16.
@@ -48,13 +47,6 @@ struct PrefillShape {
   static_assert(kTokens / kBlocks % 8 == 0, "a block's share of a stage likewise");
   static_assert(kSharedBytes <= 227 * 1024, "what a block may have");
 };
-
-/// threadIdx.x, unknown to the compiler: what is worked out from it is not kept in registers from tile to tile.
-__device__ __forceinline__ uint32_t fresh_thread_index() {
-  uint32_t index;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
-  return index;
-}
 
 __device__ __forceinline__ float load_shared(uint32_t address) {
   float v;
@@ -165,7 +157,7 @@ __device__ void feed_scales(const PrefillParams& params,
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for_slices<kTokens, kBlocks>(params, rank, [&](const PrefillUnit& unit, int, int first, int end) {
     const GemmPlace place = prefill_place(params, unit.tile);
-    const PrefillSegment& segment = params.segments[place.segment];
+    const GemmKernelSegment& segment = params.segments[place.segment];
     const float* low = segment.scales;
     barrier_wait(ring.scales_empty(at.slot), at.parity ^ 1);
     if (low != nullptr) {

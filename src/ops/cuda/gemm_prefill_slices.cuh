@@ -76,7 +76,7 @@ __device__ __forceinline__ void leave_slice(const PrefillParams& params, const P
     __stcg(to + q * kPrefillConsumers, quad_of(warp.sums[q / kPieceQuads], q % kPieceQuads));
   }
   out.sync();
-  if (threadIdx.x % kPrefillGroupThreads == 0) {
+  if (threadIdx.x % kGroupThreads == 0) {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(params.tickets + 2 * shared)
                  : "memory");
   }
@@ -121,7 +121,7 @@ __device__ __forceinline__ void finish_share(const PrefillParams& params, const 
   const int count = (share + 1) * kQuads / params.num_slices - first;
   token_first += 8 * first;
   int* tickets = params.tickets + 2 * shared;
-  const bool one = threadIdx.x % kPrefillGroupThreads == 0;
+  const bool one = threadIdx.x % kGroupThreads == 0;
   PrefillOut::Old old = out.load_old(token_first, min(count, kAtOnce) * 8);
   if (one) {
     int left;

@@ -195,7 +195,7 @@ struct PrefillWarp {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) sums[h][i] = 0.0f;
     }
-    const PrefillSegment& segment = params.segments[place.segment];
+    const GemmKernelSegment& segment = params.segments[place.segment];
     static_assert(Shape::kScaleStages == 2);
     barrier_wait(ring.scales_full(slices_done % 2), slices_done / 2 % 2);
     if (segment.scales != nullptr) {
@@ -219,7 +219,7 @@ struct PrefillWarp {
     const int thread = static_cast<int>(fresh_thread_index());
     const int warp = thread / kWarp;
     const int row = thread % kWarp / 4;
-    const PrefillSegment& segment = params.segments[place.segment];
+    const GemmKernelSegment& segment = params.segments[place.segment];
     const int last = segment.num_out - 1;
     const int tile_row = place.tile * (params.is_pair ? kTileRows / 2 : kTileRows) + row;
     const int low = tile_row + warp * (params.is_pair ? kRowGroup : 2 * kRowGroup);

@@ -28,7 +28,9 @@ struct GemmRings {
   __device__ uint32_t tokens(int slot) const {
     return base + kTokenBegin + slot * Shape::kTokenStageBytes;
   }
-  __device__ uint32_t aside() const { return base + kAsideBegin; }
+  __device__ uint32_t aside(int group) const {
+    return base + kAsideBegin + group * (Shape::kAsideBytes / 2);
+  }
   __device__ uint32_t full(int stage) const { return base + kBarrierBegin + 16 * stage; }
   __device__ uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ uint32_t weights_full(int slot) const { return full(slot); }
@@ -61,7 +63,6 @@ struct GemmWarp {
       : rings(rings),
         words(rings.base + static_cast<uint32_t>(low()) * kSlotBytes + threadIdx.x % 32 * 16) {}
   __device__ static int low() { return static_cast<int>(threadIdx.x) / 32 * (kPair ? 1 : 2); }
-  __device__ static int high() { return low() + kHighBehind; }
 };
 
 /// Weight stages in flight while the ring fills for the first time, which is while kernels ahead still run: what those read would queue behind more.

@@ -8,7 +8,6 @@
 
 #include <type_traits>
 
-#include "ops/cuda/gemm_epilogue.cuh"
 #include "ops/cuda/gemm_ring.cuh"
 #include "ops/cuda/gemm_slices.cuh"
 #include "ops/cuda/gemm_sm90.cuh"
@@ -33,7 +32,9 @@ struct SkinnyShape {
   static constexpr int kTokenStages = kTokens == 16 ? 5 : 4;
   // From 32 tokens on sums leave no registers for the tree's total.
   static constexpr bool kTotalAside = kTokens >= 32;
-  static constexpr int kAsideBytes = kTotalAside ? kGemmConsumers * kTokens * 2 : 0;
+  // The trees' totals, and then what is on its way out: 128 bytes a token and warpgroup, 32 tokens at least.
+  static constexpr int kAsideBytes = kTotalAside ? kGemmConsumers * kTokens * 2 : 2 * 32 * 128;
+  static_assert(kAsideBytes / 2 >= kTokens * 128);
   static constexpr bool kFinishedAlone = kTokens <= 32;
   // A wgmma of few tokens takes about as long as one of many, and holds the warps of its group together.
   static constexpr bool kWarpwise = kTokens <= kWarpwiseTokens;
@@ -92,7 +93,12 @@ struct SkinnyState {
   int block, first_block, end_block;  // the next one for the tree; of the unit
 
   __device__ explicit SkinnyState(GemmRings<Shape> rings) : warp(rings) {
-    tree.aside = rings.aside() + threadIdx.x * 16;
+    tree.aside = staging() + threadIdx.x % kGroupThreads * 16;
+  }
+
+  /// The warpgroup's own memory beside the rings.
+  __device__ __forceinline__ uint32_t staging() const {
+    return warp.rings.aside(static_cast<int>(fresh_thread_index()) / kGroupThreads);
   }
 
   /// The sums of the next block, to the tree.
@@ -329,22 +335,19 @@ __device__ void consume(const GemmParams& params, GemmRings<SkinnyShape<kTokens>
       const int split = unit.tile - params.num_whole_tiles;
       leave_slice<kTokens>(params, split, unit.slice, sums);
       if constexpr (Shape::kFinishedAlone) {
-        finish_if_last<kTokens, kPair>(params, place, state.warp.low(), state.warp.high(), split,
-                                       last);
+        finish_if_last<kTokens, kPair>(params, place, state.staging(), split, last);
       } else if (threadIdx.x == 0) {
         leave_ticket(params.tickets + 2 * split);
       }
     } else {
-      store_tile<kPair, kTokens>(
-          QuadOut<kPair>(params, place, state.warp.low(), state.warp.high(), 0), sums);
+      store_tile<kTokens, kPair>(params, place, state.staging(), sums);
     }
   });
   if constexpr (Shape::kFinishedAlone) return;
   const int num_split = (params.num_units - params.num_whole_tiles) / params.num_slices;
   for_shares(params, num_split, [&](int split, int share) {
     const GemmPlace place = gemm_place(params, params.num_whole_tiles + split);
-    finish_share<kTokens, kPair>(params, place, state.warp.low(), state.warp.high(), 0, split,
-                                 share);
+    finish_share<kTokens, kPair>(params, place, state.staging(), split, share);
   });
 }
 

@@ -12,22 +12,24 @@ inline constexpr int kTileGroups = 16;
 inline constexpr int kTileRows = kTileGroups * kRowGroup;
 
 struct GemmKernelSegment {
-  const float* scales;
-  const float* row_factors;
-  void* out;
+  const float* scales;       // null: f16
+  const float* row_factors;  // null: FP8
+  bf16* out;
   int64_t out_stride;
   int num_out;
   int first_tile;
+  bool in_vectors;  // may `out` be written 16 bytes at a time?
 };
 
 struct GemmParams {
   CUtensorMap x;                       // [K / 64][rows][64] f16, box 2 x tokens x 64, swizzled
   CUtensorMap weights[kGemmSegments];  // [row groups][words of 4 bytes], box 8 x 256
   GemmKernelSegment segments[kGemmSegments];
-  int num_segments;
+  int num_segments;  // gate and up count as one
+  bool is_pair;      // gate|up
+  bool is_residual;
   int num_rows;
   int num_blocks;  // of 128 k
-  GemmEpilogue epilogue;
   void* operand;
   int64_t operand_stride;
   int* range_flag;
@@ -39,6 +41,18 @@ struct GemmParams {
   int num_whole_tiles;
   int num_slices;
 };
+
+inline GemmKernelSegment kernel_segment(const GemmSegment& segment, int first_tile) {
+  const bool in_vectors =
+      segment.out_stride % 8 == 0 && reinterpret_cast<uintptr_t>(segment.out) % 16 == 0;
+  return {segment.weight.scales,
+          segment.weight.row_factors,
+          static_cast<bf16*>(segment.out),
+          segment.out_stride,
+          segment.weight.num_out,
+          first_tile,
+          in_vectors};
+}
 
 /// A row tile, or a slice of its parts.
 struct GemmUnit {

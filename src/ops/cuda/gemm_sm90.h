@@ -23,14 +23,14 @@ enum class GemmEpilogue : int32_t {
   kStore,     // out = rb(y), bf16
   kResidual,  // out = rb(out + rb(y)), bf16, in place
   kGateUp,  // segments 0, 1 are gate and up: rb(rb(silu(rb(gate))) * rb(up)), to `operand` and, if not null, to segment 0's `out`
-  kStoreFp32,  // out = y, fp32: for tests and logits
+  kStoreFp32,  // out = y, fp32: gemm_fp8 alone, for tests
 };
 
 /// One projection of X.
 struct GemmSegment {
   PackedWeight weight;
-  void* out;           // [num_rows, num_out], natural order; 4-byte aligned
-  int64_t out_stride;  // elements, even
+  void* out;           // [num_rows, num_out], natural order; 16-byte aligned with strides of 8 elements is the fast way
+  int64_t out_stride;  // elements
 };
 
 /// What launches of one stream share; they follow each other, so one is enough for all of them.

@@ -5,8 +5,8 @@
 
 namespace sluice::cuda {
 
-/// Bytes between a thread's quads of sums in shared memory.
-inline constexpr int kAsideStride = kGemmConsumers * 16;
+/// Bytes between a thread's quads of sums in shared memory, in its warpgroup's own place.
+inline constexpr int kAsideStride = kGroupThreads * 16;
 
 /// The tree of packed.h, fed block by block. kTotalAside: the total, touched three times a tile, lies in shared memory.
 template <int kSums, bool kTotalAside>

@@ -115,7 +115,7 @@ struct GateUpWork {
       gate = __fmul_rn(gate, out.gate.row_factors[n]);
       up = __fmul_rn(up, out.up.row_factors[n]);
     }
-    const bf16 value = narrow(round_bf16(silu(round_bf16(gate))) * round_bf16(up));
+    const bf16 value = narrow(round_bf16(quick_silu(round_bf16(gate))) * round_bf16(up));
     if (out.values != nullptr) out.values[at.m * out.values_stride + n] = value;
     if (out.operands == nullptr) return;
     const uint32_t operand = operands_of(value.bits);
