@@ -11,15 +11,11 @@ namespace sluice::cuda::gdn {
 constexpr int kHeadDim = 128;
 constexpr float kL2NormEps = 1e-6f;
 constexpr float kQueryScale = 0.08838834764831845f;  // 1 / sqrt(kHeadDim)
-constexpr int kColumnsOfWarp = 32;
 constexpr int kColumnsOfThread = 4;
-constexpr int kRowsOfK = 8;                       // of a thread: its state is [8, 4]
-constexpr int kWarpsOverK = 4;                    // share 32 columns
-constexpr int kChannelsQk = 2 * kHeadDim;         // of a key head
-constexpr int kWarpsOfVector = kHeadDim / kWarp;  // q or k, a thread a channel
-constexpr int kSums = kHeadDim / kColumnsOfWarp;  // a head's sums of squares
-constexpr int kTileRows = 8;
-constexpr int kRowsAtOnce = 4;  // of the conv, interleaved
+constexpr int kRowsOfK = 8;                // of a thread: its state is [8, 4]
+constexpr int kChannelsQk = 2 * kHeadDim;  // of a key head
+constexpr int kSumChannels = 32;           // squares are summed by so many channels or columns
+constexpr int kSums = kHeadDim / kSumChannels;
 constexpr int kHistory = static_cast<int>(kConvTaps) - 1;
 constexpr int kRingColumns = static_cast<int>(kConvRingColumns);
 /// Longest run that overwrites no column it reads.
@@ -29,38 +25,72 @@ constexpr uint32_t kAllLanes = 0xffffffffu;
 
 /// Named barriers; 0 is the block's. All threads meet at the first two, but not at one place of the code, as __syncthreads() asks for.
 constexpr int kValuesDone = 1;
-constexpr int kTileDone = 2;
+constexpr int kInputsDone = 2;
 constexpr int kPartials = 3;  // and, i behind it, that of the warps of columns [32 i, 32 i + 32)
 
-template <int kSlices_>
+/// kRowsMax_: rows of the step at most.
+template <int kSlices_, int kRowsMax_>
 struct Layout {
   static constexpr int kSlices = kSlices_;
+  static constexpr int kRowsMax = kRowsMax_;
+  /// That a run of several takes at a time.
+  static constexpr int kTileRows = kRowsMax < 16 ? kRowsMax : 16;
   static constexpr int kColumns = kHeadDim / kSlices;
   static constexpr int kPairsOfLane = kColumns / 2 / kWarp;
-  static constexpr int kConsumers = kColumns / kColumnsOfWarp * kWarpsOverK * kWarp;
+  static constexpr int kConsumers = kColumns * kHeadDim / (kRowsOfK * kColumnsOfThread);
   static constexpr int kThreads = kConsumers + kWarp;
   static constexpr int kWarps = kThreads / kWarp;
+  static constexpr int kRowsOfWarp = (kRowsMax + kWarps - 1) / kWarps;  // of the norm
+  static constexpr int kGroups = kColumns / kSumChannels;
   static_assert(kConsumers >= kChannelsQk && kColumns % (2 * kWarp) == 0);
 };
 
 /// What a block keeps of a row.
 template <typename L>
 struct alignas(16) SharedRow {
-  float2 gate;               // exp(g), beta
   float sums[kSums];         // squares of o, by 32 columns; the cluster's blocks write here
+  float2 gate;               // exp(g), beta
   bf16 values[L::kColumns];  // v until the row is done, then o
+};
+
+constexpr int kWarpsOverK = 4;  // share 32 columns of a run of one row
+
+/// Of a run of one row.
+template <typename L>
+struct SharedStep {
+  float qk[2][kHeadDim];                     // q, k, not normalised
+  float squares[2][kSums];                   // their sums, by 32 channels
+  float partials[kWarpsOverK][L::kColumns];  // S^T k
+  float o[kWarpsOverK][L::kColumns];         // S^T q
+};
+
+/// Of a tile of a run of several rows.
+template <typename L>
+struct SharedTile {
+  static constexpr int kRows = L::kTileRows;
+  static constexpr int kChannels = kChannelsQk + L::kColumns;  // q, k and the block's v
+  float qk[kRows][2][kHeadDim];
+  float squares[kRows][2][kSums];
+  float4 factors[L::kConsumers / kWarp][kRows];  // by warp, see factors_of()
+  bf16 raw[kHistory + kRows][kChannels];         // inputs, from three rows before the tile on
+};
+
+template <typename L, bool kHasTiles>
+union SharedWork {
+  SharedStep<L> step;
+  SharedTile<L> tile;
+};
+template <typename L>
+union SharedWork<L, false> {
+  SharedStep<L> step;
 };
 
 template <typename L>
 struct Shared {
-  float qk[kTileRows][2][kHeadDim];              // q, k of the tile, not normalised
-  float squares[kTileRows][2][kWarpsOfVector];   // their sums, by 32 channels
-  float partials[2][kWarpsOverK][L::kColumns];   // S^T k, by row % 2
-  float o[kTileRows][kWarpsOverK][L::kColumns];  // S^T q of the tile, in four parts
-  bf16 raw[kTileRows][2][kHeadDim];              // q's and k's inputs of the next tile
-  bool writes_qk;                                // of a run that needs tickets
-  alignas(16) uint64_t all_sums;                 // mbarrier: the sums of all rows have come
-  SharedRow<L> rows[1];                          // as many as the step has
+  SharedWork<L, (L::kRowsMax > 1)> work;
+  bool writes_qk;                 // of a run that needs tickets
+  alignas(16) uint64_t all_sums;  // mbarrier: the sums of all rows have come
+  SharedRow<L> rows[1];           // as many as the step has
 };
 template <typename L>
 constexpr size_t shared_bytes(int rows) {
@@ -133,6 +163,20 @@ __device__ __forceinline__ float4 load_state(const float* from) {
   return v;
 }
 
+/// 16 bytes to shared memory on their way; zeros where there is nothing to read.
+__device__ __forceinline__ void cp_async(void* to, const void* from, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(exists ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+__device__ __forceinline__ void prefetch_l1(const void* from) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
+}
+
 /// One 16-byte store, which the compiler otherwise takes apart.
 __device__ __forceinline__ void store_state(float* to, const float (&v)[kColumnsOfThread]) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v[0]), "f"(v[1]),
@@ -168,6 +212,29 @@ __device__ __forceinline__ float inverse_root(float x) {
   return fmaf(0.5f * r, fmaf(-x * r, r, 1.0f), r);
 }
 
+/// Sums of kRows values over the lanes that differ in the bits of kFirst and below, added by the highest bit
+/// first; a power of two of rows, each with its own sum. Halves the rows with each bit while there are several: x[0] is
+/// the sum of the row that is returned.
+template <int kRows, int kFirst>
+__device__ __forceinline__ int sum_rows(float* x, unsigned lane) {
+  if constexpr (kFirst == 0) {
+    static_assert(kRows == 1);
+    return 0;
+  } else if constexpr (kRows == 1) {
+    x[0] += __shfl_xor_sync(kAllLanes, x[0], kFirst);
+    return sum_rows<1, kFirst / 2>(x, lane);
+  } else {
+    constexpr int kHalf = kRows / 2;
+    const bool upper = (lane & kFirst) != 0;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = __shfl_xor_sync(kAllLanes, upper ? x[i] : x[i + kHalf], kFirst);
+      x[i] = (upper ? x[i + kHalf] : x[i]) + given;
+    }
+    return (upper ? kHalf : 0) + sum_rows<kHalf, kFirst / 2>(x, lane);
+  }
+}
+
 /// g = -exp(A_log) softplus(a + dt_bias). The softplus takes the sum's rounding error along, so that g is good to a few fp32 ulps also where softplus is small.
 __device__ __forceinline__ float log_decay(float a, float dt_bias, float exp_A) {
   const float dt = a + dt_bias;
@@ -184,22 +251,67 @@ __device__ __forceinline__ float2 gates_of(float a, float b, float dt_bias, floa
   return make_float2(expf(log_decay(a, dt_bias, exp_A)), beta_of(b));
 }
 
-/// A block's work. Everything of a run lies within 2^31 elements of its first, so that offsets are 32
-/// bits wide.
-struct Place {
-  int num_rows, position;
-  int checkpoint_rows;  // rows behind which the checkpoint is taken; 0: none
-  unsigned key_head, head, slice;
-  const bf16 *qkv, *z, *a, *b;  // of the run's first row
-  bf16 *core, *ring, *checkpoint_ring;
-  uint16_t* operands;
-  float *state, *checkpoint;  // of the head
-  int* ticket;
-  unsigned channels, v_channel;  // v_channel: the block's first
-  bool is_first;                 // block of its key head
+/// decay, and what the row's d and o are made of: d = v * weight + S^T k * scale is beta (v - S^T k) by
+/// the factor of the k it will be multiplied with; o = S^T q * unit_q.
+struct Factors {
+  float decay, weight, scale, unit_q;
+};
+__device__ __forceinline__ float unit_of(const float (&squares)[kSums]) {
+  const float4 s = *reinterpret_cast<const float4*>(squares);
+  return inverse_root(((s.x + s.y) + (s.z + s.w)) + kL2NormEps);
+}
+__device__ __forceinline__ Factors factors_of(float2 gate, const float (&squares)[2][kSums]) {
+  const float unit_k = unit_of(squares[1]);
+  const float weight = gate.y * unit_k;
+  return {gate.x, weight, -(gate.x * unit_k) * weight, unit_of(squares[0]) * kQueryScale};
+}
 
-  __device__ unsigned column(int at) const {
-    return static_cast<unsigned>(at) % kRingColumns * channels;
+/// A block's work. What is made of the run is made anew at each use: registers are short.
+template <typename L>
+struct Place {
+  const GdnCore& args;
+  const DeviceRun run;
+
+  __device__ int num_rows() const { return run.num_rows; }
+  /// The grid: blocks of a key head, key heads, runs.
+  __device__ static unsigned slice() { return blockIdx.x % L::kSlices; }
+  __device__ static unsigned key_head() { return blockIdx.y; }
+  __device__ static unsigned head() { return (blockIdx.y * gridDim.x + blockIdx.x) / L::kSlices; }
+  /// The first block of its key head?
+  __device__ static bool is_first() { return blockIdx.x == 0; }
+  /// Rows behind which the checkpoint is taken; 0: none.
+  __device__ int checkpoint_rows() const {
+    constexpr int kChunk = static_cast<int>(kGdnChunk);
+    if (run.checkpoint_slot == kNoSlot) return 0;
+    return max(0, (run.position + run.num_rows) / kChunk * kChunk - run.position);
+  }
+
+  /// First channel of q (0) or k (1), and of the block's v.
+  __device__ unsigned qk_channel(unsigned which) const {
+    return (which * args.num_k_heads + key_head()) * kHeadDim;
+  }
+  __device__ unsigned v_channel() const {
+    return (2 * args.num_k_heads + head()) * kHeadDim + slice() * L::kColumns;
+  }
+  /// The block's first of num_v_heads * 128 values.
+  __device__ unsigned value() const { return head() * kHeadDim + slice() * L::kColumns; }
+
+  /// A row of the run, of what has rows of the step.
+  template <typename T>
+  __device__ T* row_of(const Rows<T>& x, int row) const {
+    return x.data + (run.first_row + row) * static_cast<int>(x.stride);
+  }
+  __device__ float* state(int slot) const {
+    return args.state.data + slot * args.state.slot_stride + head() * kHeadDim * kHeadDim;
+  }
+  /// The conv ring's column of a position.
+  __device__ bf16* ring(int slot, int position) const {
+    return args.conv.data + slot * args.conv.slot_stride +
+           static_cast<unsigned>(position) % kRingColumns *
+               static_cast<unsigned>(args.conv.num_channels);
+  }
+  __device__ int* ticket() const {
+    return args.tickets + blockIdx.z * args.num_k_heads + key_head();
   }
 };
 
