@@ -104,9 +104,9 @@ bool fill_params(const AttentionPrefill& op, const StepView& step, Params* param
 
 cudaError_t launch_prepare(const Params& params, const StepView& step, cudaStream_t stream) {
   const AttentionPrefill& op = params.op;
-  const int64_t tasks = static_cast<int64_t>(step.num_rows) * (op.num_heads + op.num_kv_heads);
-  const int64_t blocks = std::min<int64_t>((tasks + kPrepareWarps - 1) / kPrepareWarps,
-                                           static_cast<int64_t>(op.num_sms) * 8);
+  const int warps =
+      prepare_warps(step.num_rows, op.num_heads) + prepare_warps(step.num_rows, op.num_kv_heads);
+  const int blocks = ceil_div(warps, kPrepareWarps);
   return launch_chained<prepare_kernel>(
       {dim3(static_cast<unsigned>(blocks)), kPrepareWarps * kWarp}, stream, params, step);
 }
