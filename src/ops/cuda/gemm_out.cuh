@@ -9,9 +9,6 @@
 
 namespace sluice::cuda {
 
-/// Of a warpgroup. A block has two of them that multiply.
-inline constexpr int kGroupThreads = 128;
-
 /// threadIdx.x, unknown to the compiler: what is worked out from it is not kept in registers from tile to tile.
 __device__ __forceinline__ uint32_t fresh_thread_index() {
   uint32_t index;

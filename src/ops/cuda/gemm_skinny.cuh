@@ -6,22 +6,15 @@
 //
 // Order of sums: packed.h. Per 128 k a chain of eight wgmmas from zero, times the scale into the part's sum; parts by the fixed tree, whoever sums them.
 
-#include <type_traits>
-
 #include "ops/cuda/gemm_ring.cuh"
 #include "ops/cuda/gemm_slices.cuh"
 #include "ops/cuda/gemm_sm90.cuh"
 #include "ops/cuda/gemm_tree.cuh"
-#include "ops/cuda/gemm_weights.cuh"
-#include "ops/cuda/mma.cuh"
 #include "ops/cuda/pdl.cuh"
 #include "ops/cuda/tma.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace sluice::cuda {
-
-/// Up to here by mma.sync, each warp for itself; from here on by wgmma. The sums are the same, bit for bit.
-inline constexpr int kWarpwiseTokens = 16;
 
 /// Rings and registers of a kernel for up to kTokens rows. A token stage is 128 k: two halves of 64 k.
 template <int kTokens>
@@ -36,8 +29,6 @@ struct SkinnyShape {
   static constexpr int kAsideBytes = kTotalAside ? kGemmConsumers * kTokens * 2 : 2 * 32 * 128;
   static_assert(kAsideBytes / 2 >= kTokens * 128);
   static constexpr bool kFinishedAlone = kTokens <= 32;
-  // A wgmma of few tokens takes about as long as one of many, and holds the warps of its group together.
-  static constexpr bool kWarpwise = kTokens <= kWarpwiseTokens;
   // Registers a thread: at the start, of a consumer, of a feeder. kGemmThreads x the first = what the block holds; up to 32 tokens a small kernel fits beside it.
   static constexpr int kStartRegisters = kTokens == 64 ? 168 : kTokens == 32 ? 120 : 104;
   static constexpr int kFeederRegisters = kTokens == 64 ? 40 : 24;
@@ -81,18 +72,28 @@ __device__ void feed_all_tokens(const GemmParams& params, GemmRings<Shape> rings
   });
 }
 
-/// Where a warp stands in its unit.
+/// Where a warp stands in its unit: half a block (64 k) at a time. Blocks take two sets of sums in turn: one goes to the tree while the other multiplies. Weights are
+/// widened one half, FP8 words read two halves ahead of their use.
 template <int kTokens, bool kPair>
 struct SkinnyState {
   using Shape = SkinnyShape<kTokens>;
   static constexpr int kSums = kTokens / 2;
 
-  GemmWarp<Shape, kPair> warp;
+  using Warp = GemmWarp<Shape, kPair>;
+
+  Warp warp;
   ScaleRow low_scales, high_scales;
   SumTree<kSums, Shape::kTotalAside> tree;
-  int block, first_block, end_block;  // the next one for the tree; of the unit
+  float chains[2][kSums];
+  HalfFragments fragments[2];          // of the halves of a block
+  HalfWords<true> ahead;               // of the half behind the next
+  uint32_t used_weights, used_tokens;  // barriers of stages that have been read
+  uint32_t tile;                       // descriptor of the block's tokens
+  uint32_t nothing;                    // see widen_half()
+  int block, first_block, end_block;   // the next one for the tree; of the unit
 
-  __device__ explicit SkinnyState(GemmRings<Shape> rings) : warp(rings) {
+  __device__ explicit SkinnyState(GemmRings<Shape> rings)
+      : warp(rings), nothing(threadIdx.x >> 20) {
     tree.aside = staging() + threadIdx.x % kGroupThreads * 16;
   }
 
@@ -129,76 +130,6 @@ struct SkinnyState {
     }
     return true;
   }
-};
-
-/// By mma.sync, a block at a time, each warp for itself.
-template <int kTokens, bool kPair>
-struct WarpwiseState : SkinnyState<kTokens, kPair> {
-  using Base = SkinnyState<kTokens, kPair>;
-  using Base::block, Base::end_block, Base::warp;
-  uint32_t token_lane;  // the lane's row of 16 bytes in a token stage
-
-  __device__ explicit WarpwiseState(GemmRings<typename Base::Shape> rings) : Base(rings) {
-    token_lane = matrix_row(threadIdx.x % kWarp);
-  }
-
-  /// The next block, its first stage in `words`; leaves the first of the block behind it.
-  template <bool kFp8>
-  __device__ __forceinline__ void run_block(HalfWords<false>& words) {
-    float chain[Base::kSums];
-#pragma unroll
-    for (int i = 0; i < Base::kSums; ++i) chain[i] = 0.0f;
-    const uint32_t tokens = warp.rings.tokens(warp.tokens.slot) + token_lane;
-    barrier_wait(warp.rings.tokens_full(warp.tokens.slot), warp.tokens.parity);
-#pragma unroll
-    for (int s = 0; s < 8; ++s) {
-      if (!kFp8 && s == 4) {
-        give_back_stage(warp);
-        read_stage(warp, words);
-      }
-      uint32_t a[4];
-      step_fragments<kFp8>(words, s, a);
-#pragma unroll
-      for (int j = 0; j < kTokens / 8; j += 2) {
-        uint32_t b[4];
-        load_matrices(b, (tokens ^ (s % 4 * 32)) + s / 4 * Base::Shape::kHalfBytes + j * 1024);
-        mma_16816(chain + 4 * j, a, b[0], b[1]);
-        mma_16816(chain + 4 * j + 4, a, b[2], b[3]);
-      }
-    }
-    give_back_stage(warp);
-    if (threadIdx.x % kWarp == 0) barrier_arrive(warp.rings.tokens_empty(warp.tokens.slot));
-    warp.tokens.advance();
-    if (block + 1 < end_block) read_stage(warp, words);
-    this->template add<kFp8>(chain);
-  }
-
-  template <bool kFp8>
-  __device__ __forceinline__ void run_all() {
-    HalfWords<false> words;
-    read_stage(warp, words);
-#pragma unroll 1
-    while (block < end_block) run_block<kFp8>(words);
-  }
-};
-
-/// By wgmma, half a block (64 k) at a time. Blocks take two sets of sums in turn: one goes to the tree while the other multiplies. Weights are widened one half, FP8
-/// words read two halves ahead of their use.
-template <int kTokens, bool kPair>
-struct GroupwiseState : SkinnyState<kTokens, kPair> {
-  using Base = SkinnyState<kTokens, kPair>;
-  using Base::block, Base::end_block, Base::warp;
-
-  float chains[2][Base::kSums];
-  HalfFragments fragments[2];          // of the halves of a block
-  HalfWords<true> ahead;               // of the half behind the next
-  uint32_t used_weights, used_tokens;  // barriers of stages that have been read
-  uint32_t tile;                       // descriptor of the block's tokens
-  uint32_t nothing;                    // see widen_half()
-
-  __device__ explicit GroupwiseState(GemmRings<typename Base::Shape> rings) : Base(rings) {
-    nothing = threadIdx.x >> 20;
-  }
 
   /// Waits for the next tokens and the next stage of weights, as far as they are wanted. Both are asked before either is waited for.
   __device__ __forceinline__ void await_stages(bool tokens_wanted, bool weights_wanted) {
@@ -220,7 +151,7 @@ struct GroupwiseState : SkinnyState<kTokens, kPair> {
     for (int i = 0; i < (kFp8 ? 1 : 2); ++i) {
       const uint32_t at = from + (kFp8 ? j : i) * 512;
       half.low[i] = load_words_16(at);
-      half.high[i] = load_words_16(at + decltype(warp)::kHighBehind * decltype(warp)::kSlotBytes);
+      half.high[i] = load_words_16(at + Warp::kHighBehind * Warp::kSlotBytes);
     }
     if (!kFp8 || j == 1) {
       used_weights = warp.rings.weights_empty(warp.weights.slot);
@@ -236,9 +167,9 @@ struct GroupwiseState : SkinnyState<kTokens, kPair> {
   /// Half j of a block, whose fragments and tokens are ready; behind it the next half's are, unless it is the last of all (`more`: another block follows). `first`:
   /// nothing is in flight before it; else `before`, the block's before it, goes to the tree meanwhile.
   template <bool kFp8>
-  __device__ __forceinline__ void run_half(int j, float (&chain)[Base::kSums],
-                                           float (&before)[Base::kSums], bool first, bool more) {
-    constexpr uint32_t kHalf = Base::Shape::kHalfBytes / 16;  // in descriptors
+  __device__ __forceinline__ void run_half(int j, float (&chain)[kSums], float (&before)[kSums],
+                                           bool first, bool more) {
+    constexpr uint32_t kHalf = Shape::kHalfBytes / 16;  // in descriptors
     const bool has_next = j == 0 || more;
     pin(fragments[j].a);
     wgmma_fence();
@@ -271,7 +202,7 @@ struct GroupwiseState : SkinnyState<kTokens, kPair> {
     }
     if (j == 0 && !first) {
       pin(before);
-      this->template add<kFp8>(before);
+      add<kFp8>(before);
     }
   }
 
@@ -287,7 +218,7 @@ struct GroupwiseState : SkinnyState<kTokens, kPair> {
     wgmma_wait<0>();
     pin(chains[(kRun - 1) % 2]);
     give_back_tokens();
-    this->template add<kFp8>(chains[(kRun - 1) % 2]);
+    add<kFp8>(chains[(kRun - 1) % 2]);
   }
 
   template <bool kFp8>
@@ -304,14 +235,10 @@ struct GroupwiseState : SkinnyState<kTokens, kPair> {
   }
 };
 
-template <int kTokens, bool kPair>
-using UnitState = std::conditional_t<SkinnyShape<kTokens>::kWarpwise, WarpwiseState<kTokens, kPair>,
-                                     GroupwiseState<kTokens, kPair>>;
-
 /// tree.total = the tree's value over the unit's parts.
-template <bool kFp8, typename State>
+template <bool kFp8, int kTokens, bool kPair>
 __device__ __forceinline__ void run_unit(const GemmParams& params, GemmUnit unit, GemmPlace place,
-                                         State& state) {
+                                         SkinnyState<kTokens, kPair>& state) {
   if (!state.template begin<kFp8>(params, unit, place)) return;
   state.template run_all<kFp8>();
   state.tree.close_group();
@@ -321,7 +248,7 @@ template <int kTokens, bool kPair>
 __device__ void consume(const GemmParams& params, GemmRings<SkinnyShape<kTokens>> rings,
                         int* last) {
   using Shape = SkinnyShape<kTokens>;
-  UnitState<kTokens, kPair> state(rings);
+  SkinnyState<kTokens, kPair> state(rings);
   for_units(params, [&](GemmUnit unit) {
     const GemmPlace place = gemm_place(params, unit.tile);
     if (params.segments[place.segment].scales != nullptr) {

@@ -10,6 +10,8 @@ namespace sluice::cuda {
 /// Row tile: 16 slots of 8 rows. Plain: 16 row groups of one segment. Gate|up: 8 groups of gate, then the same 8 of up.
 inline constexpr int kTileGroups = 16;
 inline constexpr int kTileRows = kTileGroups * kRowGroup;
+/// Threads of a warpgroup. A block has two of them that multiply.
+inline constexpr int kGroupThreads = 128;
 
 struct GemmKernelSegment {
   const float* scales;       // null: f16

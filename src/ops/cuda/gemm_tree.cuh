@@ -1,12 +1,39 @@
 #pragma once
-// The order of sums of packed.h, block by block.
+// The order of sums of packed.h, block by block, and the blocks' scales.
 
-#include "ops/cuda/gemm_weights.cuh"
+#include "ops/cuda/gemm_fragments.cuh"
+#include "ops/cuda/gemm_ring.cuh"
 
 namespace sluice::cuda {
 
 /// Bytes between a thread's quads of sums in shared memory, in its warpgroup's own place.
 inline constexpr int kAsideStride = kGroupThreads * 16;
+
+/// Scales of a run of blocks, 32 at a time across the lanes, the next 32 on their way.
+struct ScaleRow {
+  const float* scales;  // of the first block
+  int count;
+  float current, ahead;
+
+  __device__ __forceinline__ void begin(const float* first, int num_blocks) {
+    scales = first;
+    count = num_blocks;
+    current = fetch(0);
+    ahead = fetch(kWarp);
+  }
+  __device__ __forceinline__ float fetch(int first) const {
+    const int i = first + static_cast<int>(threadIdx.x) % kWarp;
+    return i < count ? __ldg(scales + i) : 0.0f;
+  }
+  /// Of the run's block i; called for each in order.
+  __device__ __forceinline__ float at(int i) {
+    if (i > 0 && i % kWarp == 0) {
+      current = ahead;
+      ahead = fetch(i + kWarp);
+    }
+    return __shfl_sync(0xffffffffu, current, i % kWarp);
+  }
+};
 
 /// The tree of packed.h, fed block by block. kTotalAside: the total, touched three times a tile, lies in shared memory.
 template <int kSums, bool kTotalAside>

@@ -23,12 +23,4 @@ __device__ __forceinline__ void load_matrices(uint32_t (&out)[4], uint32_t row) 
                : "memory");
 }
 
-/// Offset of the lane's row in 16 tokens x 64 k of a stage (128 bytes a token, 128-byte swizzle), step 0: tokens 0 .. 7 and their two 8 k, then tokens 8 .. 15. Step s
-/// is at the address with 32 s flipped in.
-__device__ __forceinline__ uint32_t matrix_row(int lane) {
-  const uint32_t token = lane / 16 * 8 + lane % 8;
-  const uint32_t chunk = lane / 8 % 2 ^ lane % 8;
-  return token * 128 + chunk * 16;
-}
-
 }  // namespace sluice::cuda

@@ -90,6 +90,17 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
 template <int kTokens>
 struct Wgmma;
 
+#define SLUICE_SUMS16 SLUICE_P0
+#define SLUICE_OPS16 "{%8, %9, %10, %11}, %12"
+template <>
+struct Wgmma<16> {
+  static __device__ __forceinline__ void begin(float (&d)[8], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(16, SLUICE_SUMS16, SLUICE_OPS16, 0, SLUICE_D8("=f", d, 0));
+  }
+  static __device__ __forceinline__ void add(float (&d)[8], const uint32_t* a, uint32_t tile) {
+    SLUICE_WGMMA(16, SLUICE_SUMS16, SLUICE_OPS16, 1, SLUICE_D8("+f", d, 0));
+  }
+};
 #define SLUICE_SUMS32 SLUICE_P0 ", " SLUICE_P8
 #define SLUICE_OPS32 "{%16, %17, %18, %19}, %20"
 template <>
