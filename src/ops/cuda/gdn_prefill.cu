@@ -1,7 +1,7 @@
-// Implements ops/cuda/gdn_prefill.h: gdn_chunk of ops/gdn.h and what is around it, in three kernels a batch of chunks.
+// Implements ops/cuda/gdn_prefill.h: gdn_chunk of ops/gdn.h and what is around it, in three or four kernels a batch of chunks.
 //
-//   factors_kernel  a block a chunk and key head, or chunk and value head: all that does not need the state, into images in scratch
-//   scan_kernel     a block half a head of a run: chunk after chunk, the state in registers; o over v in scratch
+//   factors_kernel  a block a chunk and key head: all that does not need the state, into images in scratch; v of a head by values_kernel, or by more blocks
+//   scan_kernel     a block half a head of a run: chunk after chunk; o over v in scratch
 //   gated_norm_kernel a block a chunk and head: norm, gate, operands; and the conv ring, which nobody reads any more
 #include <algorithm>
 
@@ -24,13 +24,22 @@ Images images_of(void* scratch, int num_k_heads, int num_v_heads, int chunks) {
   return images;
 }
 
+/// Blocks of factors_kernel that run at a time on the smallest machine of its kind. Up to so many, values ride along; more have a launch of their own.
+constexpr int kFactorBlocksAtOnce = 3 * 114;
+
 template <int kGroup>
 cudaError_t launch_factors(const Images& images, const Batch& batch, const GdnPrefill& args,
                            cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(batch.num_images),
-                  static_cast<unsigned>(args.num_k_heads + args.num_v_heads));
-  return launch_chained<factors_kernel<kGroup>>(
-      {grid, kFactorThreads, static_cast<int>(sizeof(FactorsShared<kGroup>))}, stream, images,
+  constexpr int kBytes = static_cast<int>(sizeof(FactorsShared<kGroup>));
+  const int heads = args.num_k_heads + args.num_v_heads;
+  const bool is_small = batch.num_images * heads <= kFactorBlocksAtOnce;
+  const auto num_images = static_cast<unsigned>(batch.num_images);
+  const dim3 grid(num_images, static_cast<unsigned>(is_small ? heads : args.num_k_heads));
+  const cudaError_t error = launch_chained<factors_kernel<kGroup>>({grid, kFactorThreads, kBytes},
+                                                                   stream, images, batch, args);
+  if (error != cudaSuccess || is_small) return error;
+  return launch_chained<values_kernel>(
+      {dim3(num_images, static_cast<unsigned>(args.num_v_heads)), kFactorThreads}, stream, images,
       batch, args);
 }
 

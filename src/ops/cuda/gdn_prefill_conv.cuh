@@ -1,11 +1,11 @@
 #pragma once
-// conv1d + SiLU of a chunk: a warp has 128 channels of 8 rows, a lane four channels.
+// conv1d + SiLU of a chunk: a lane has four channels of eight rows.
 
 #include "ops/cuda/gdn_prefill_layout.cuh"
 
 namespace sluice::cuda::gdn_prefill {
 
-constexpr int kConvRows = 8;  // of a warp
+constexpr int kConvRows = 8;  // of a lane
 constexpr int kConvWarps = kRows / kConvRows;
 constexpr int kHistory = gdn::kHistory;
 
@@ -75,11 +75,11 @@ __device__ __forceinline__ void convolve(const GdnPrefill& args, const Chunk& ch
   }
 }
 
-/// Bytes of the lane's channels of rows begin + i, i < 8, in two tiles; begin % 8 == 0.
+/// Bytes of a lane's channels of eight rows after one another, from the first one's on; swizzled tiles.
 struct ChannelPlaces {
   int first;
-  __device__ __forceinline__ ChannelPlaces(int begin, int lane)
-      : first(unit_at(begin, lane / 2) + lane % 2 * 8) {}
+  /// `at`: where the first row has the lane's unit of 16 bytes.
+  __device__ __forceinline__ ChannelPlaces(int at, int lane) : first(at + lane % 2 * 8) {}
   __device__ __forceinline__ int operator[](int i) const {
     return (first ^ i * 16) + i * kTileRowBytes;
   }
@@ -94,7 +94,7 @@ __device__ __forceinline__ void make_values(const GdnPrefill& args, const Chunk&
   const ConvInputs in = load_inputs(args, chunk, channel, begin);
   uint2 out[kConvRows];
   convolve(args, chunk, in, channel, begin, out);
-  const ChannelPlaces places(begin, lane);
+  const ChannelPlaces places(unit_at(begin, lane / 2), lane);
 #pragma unroll
   for (int i = 0; i < kConvRows; ++i) *reinterpret_cast<uint2*>(image + places[i]) = out[i];
 }
@@ -127,7 +127,7 @@ __device__ __forceinline__ float sum_rows(float (&x)[kConvRows]) {
   return sum + __shfl_xor_sync(kAllLanes, sum, 1);
 }
 
-/// q (which = 1) or k (0) of a key head as scaled f16 into `vectors`, and 1 / norm of each row. A block of kConvWarps warps.
+/// q (which = 1) or k (0) of a key head as scaled f16 into the key image at `vectors`, and 1 / norm of each row. A block of kConvWarps warps.
 __device__ __forceinline__ void make_vectors(const GdnPrefill& args, const Chunk& chunk,
                                              const ConvInputs& in, int which, int channel,
                                              uint8_t* vectors, float* inverse) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void make_vectors(const GdnPrefill& args, const Chunk
     const float unit = sum == 0.0f ? 0.0f : gdn::inverse_root(sum + gdn::kL2NormEps) / power;
     inverse[begin + lane / 4] = which == 0 ? unit : unit * gdn::kQueryScale;
   }
-  const ChannelPlaces places(begin, lane);
+  const ChannelPlaces places(vector_at(which, place_of(begin), lane / 2), lane);
 #pragma unroll
   for (int i = 0; i < kConvRows; ++i) {
     const float p = __shfl_sync(kAllLanes, power, 4 * i);

@@ -3,7 +3,7 @@
 //
 //   1  gates of the value heads, a warp each
 //   2  conv + SiLU of q and k, a warp eight rows, with their norms; the key image
-//   3  k k^T (warps 0 .. 3) and q k^T (4 .. 7), a warp a block row; A from the one, B from the other
+//   3  k k^T (warps 0 .. 3) and q k^T (4 .. 7), two or three blocks of 16 x 16 a warp; A from the one, B from the other
 //   4  the diagonal blocks' inverses; the factors by row
 //   5  T, a warp a block row of a head
 //
@@ -16,11 +16,14 @@
 namespace sluice::cuda::gdn_prefill {
 
 constexpr int kFactorThreads = kConvWarps * kWarp;
+constexpr int kStoringThread = kFactorThreads - 1;
 
 template <int kGroup>
 struct alignas(128) FactorsShared {
-  uint8_t vectors[kKeyImageBytes];
-  Triangle triangles[kGroup];
+  union {
+    uint8_t vectors[kKeyImageBytes];  // until k k^T and q k^T lie in registers
+    Triangle triangles[kGroup];
+  };
   Gates gates[kGroup];
   float inverse[2][kRows];  // of k's and q's norms, with the images' powers of two; q's / sqrt(128)
 };
@@ -31,15 +34,17 @@ __device__ __forceinline__ void make_chunk_vectors(const GdnPrefill& args, const
                                                    int key_head, FactorsShared<kGroup>& shared) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  GateInputs gates = {};
-  if (warp < kGroup) gates = load_gates(args, chunk, key_head * kGroup + warp);
-  const int channel = key_head * kHeadDim + 4 * lane;  // of q
-  const int key_channel = channel + args.num_k_heads * kHeadDim;
-  const ConvInputs keys = load_inputs(args, chunk, key_channel, warp * kConvRows);
-  const ConvInputs queries = load_inputs(args, chunk, channel, warp * kConvRows);
-  if (warp < kGroup) make_gates(gates, chunk.count, shared.gates[warp]);
-  make_vectors(args, chunk, keys, 0, key_channel, shared.vectors, shared.inverse[0]);
-  make_vectors(args, chunk, queries, 1, channel, shared.vectors + kVectorsBytes, shared.inverse[1]);
+  if (warp < kGroup) {
+    make_gates(load_gates(args, chunk, key_head * kGroup + warp), chunk.count, shared.gates[warp]);
+  }
+#pragma unroll 1
+  for (int which = 0; which < 2;
+       ++which) {  // one copy of the code: instructions have to be fetched too
+    const int head = which == 0 ? args.num_k_heads + key_head : key_head;
+    const int channel = head * kHeadDim + 4 * lane;
+    const ConvInputs in = load_inputs(args, chunk, channel, warp * kConvRows);
+    make_vectors(args, chunk, in, which, channel, shared.vectors, shared.inverse[which]);
+  }
 }
 
 /// Phase 3.
@@ -47,23 +52,35 @@ template <int kGroup>
 __device__ __forceinline__ void make_products(const Images& images, int image, int key_head,
                                               FactorsShared<kGroup>& shared) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int block = warp % kBlocks;
   const uint32_t keys = shared_address(shared.vectors);
-  RowSums sums;
-  if (warp < kBlocks) {
-    multiply_vectors(keys, keys, block, block, kBlocks - 1, sums);
-    scale_sums(sums, block, shared.inverse[0], shared.inverse[0], 1.0f);
+  const bool is_query = warp >= kConvWarps / 2;
+  BlockSums sums[kWarpBlocks];
+#pragma unroll
+  for (int b = 0; b < kWarpBlocks; ++b) {
+    const int block = warp % 4 + 4 * b;
+    if (block >= kTriangleBlocks) break;
+    const BlockPlace at = block_place(block);
+    const int of_rows = is_query ? at.i : at.j;
+    const int of_columns = is_query ? at.j : at.i;
+    multiply_vectors(keys, is_query ? 1 : 0, of_rows, of_columns, sums[b]);
+    scale_sums(sums[b], shared.inverse[is_query ? 1 : 0] + of_rows * kBlock,
+               shared.inverse[0] + of_columns * kBlock, is_query ? kTriangleScale : 1.0f);
+  }
+  if (threadIdx.x == kStoringThread) store_bulk_wait();
+  __syncthreads();
 #pragma unroll 1
-    for (int h = 0; h < kGroup; ++h) {
-      form_below(sums, shared.gates[h], block, shared.triangles[h]);
-    }
-  } else {
-    multiply_vectors(keys + kVectorsBytes, keys, block, 0, block, sums);
-    scale_sums(sums, block, shared.inverse[1], shared.inverse[0], kTriangleScale);
-#pragma unroll 1
-    for (int h = 0; h < kGroup; ++h) {
-      store_outputs_triangle(sums, shared.gates[h], block,
-                             images.head_image(image, key_head * kGroup + h) + kTriangleBytes);
+  for (int h = 0; h < kGroup; ++h) {
+    uint8_t* outputs = images.head_image(image, key_head * kGroup + h) + kTriangleBytes;
+#pragma unroll
+    for (int b = 0; b < kWarpBlocks; ++b) {
+      const int block = warp % 4 + 4 * b;
+      if (block >= kTriangleBlocks) break;
+      const BlockPlace at = block_place(block);
+      if (is_query) {
+        store_outputs_block(sums[b], shared.gates[h], at, outputs);
+      } else {
+        form_block(sums[b], shared.gates[h], at, shared.triangles[h]);
+      }
     }
   }
 }
@@ -102,7 +119,7 @@ __device__ __forceinline__ void make_solutions(const Images& images, int image, 
   }
 }
 
-/// Grid (images, num_k_heads + num_v_heads).
+/// Grid (images, num_k_heads), or with num_v_heads more behind them, who make the values.
 template <int kGroup>
 __global__ void __launch_bounds__(kFactorThreads, 3)
     factors_kernel(Images images, const __grid_constant__ Batch batch,
@@ -122,8 +139,7 @@ __global__ void __launch_bounds__(kFactorThreads, 3)
   make_chunk_vectors(args, chunk, key_head, shared);
   shared_written();
   __syncthreads();
-  const bool is_last = threadIdx.x == kFactorThreads - 1;
-  if (is_last) {
+  if (threadIdx.x == kStoringThread) {
     store_bulk(images.key_image(image, key_head), shared_address(shared.vectors), kKeyImageBytes);
   }
   make_products(images, image, key_head, shared);
@@ -131,7 +147,18 @@ __global__ void __launch_bounds__(kFactorThreads, 3)
   make_diagonals(images, image, key_head, shared);
   __syncthreads();
   make_solutions(images, image, key_head, shared);
-  if (is_last) store_bulk_wait();
+}
+
+/// The values for themselves: more blocks fit on a multiprocessor. Behind factors_kernel, of which it needs nothing but that its predecessors are done. Grid (images,
+/// num_v_heads).
+__global__ void __launch_bounds__(kFactorThreads, 3)
+    values_kernel(Images images, const __grid_constant__ Batch batch,
+                  const __grid_constant__ GdnPrefill args) {
+  const int image = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y);
+  make_values(args, chunk_of(batch, image), head, images.value_image(image, head));
+  pdl_wait();
+  pdl_launch();
 }
 
 }  // namespace sluice::cuda::gdn_prefill

@@ -67,9 +67,10 @@ __device__ __forceinline__ float decay_between(float2 G_j, float2 G_i) {
 __device__ __forceinline__ void store_factors(const float (&inverse)[2][kRows], const Gates& gates,
                                               int row, Factors* to) {
   const float from_start = quick_exp2(gates.G[row].x);
-  to->key[row] = from_start * inverse[0][row];
-  to->query[row] = from_start * (inverse[1][row] * kTriangleScale);
-  to->tail[row] = decay_between(gates.G[row], gates.G[kRows - 1]) * inverse[0][row];
+  const int place = place_of(row);
+  to->key[place] = from_start * inverse[0][row];
+  to->query[place] = from_start * (inverse[1][row] * kTriangleScale);
+  to->tail[place] = decay_between(gates.G[row], gates.G[kRows - 1]) * inverse[0][row];
   if (row == kRows - 1) to->decay = from_start;
 }
 

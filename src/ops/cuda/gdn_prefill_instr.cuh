@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/math.cuh"
-#include "ops/cuda/wgmma.cuh"
+#include "ops/cuda/wgmma_wide.cuh"
 
 namespace sluice::cuda {
 
@@ -71,6 +71,23 @@ __device__ __forceinline__ float2 load_floats(uint32_t from) {
   return v;
 }
 
+__device__ __forceinline__ void load_floats(float* to, uint32_t from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_floats(uint32_t to, const float* from) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(from[0]), "f"(from[1]),
+               "f"(from[2]), "f"(from[3])
+               : "memory");
+}
+
+/// A named barrier, passed without waiting for the others.
+__device__ __forceinline__ void pass_barrier(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /// Shared memory that the block's threads wrote to global memory: each of them calls shared_written(), then comes a barrier, then one thread stores, and waits before
 /// the memory is written again or given back.
 __device__ __forceinline__ void shared_written() {
@@ -87,28 +104,58 @@ __device__ __forceinline__ void store_bulk_wait() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/// sums (+)= A B for 64 n of a swizzled tile at descriptor `tile`. Transposed: the tile's rows are k (a k16 step adds kRowsStep), else n (kTileStep).
+/// sums (+)= A B for 128 n, two swizzled tiles `apart` bytes from one another, the first at descriptor `tile`. Transposed: the tiles' rows are k (a k16 step adds kRowsStep) and
+/// their columns n, else the rows are n, the tiles lie behind one another, and a step adds kTileStep.
 constexpr uint32_t kRowsStep = 16 * 128 >> 4;
-template <bool kAdds, bool kTransposed>
-__device__ __forceinline__ void multiply_tile(float (&d)[32], const uint32_t (&a)[4],
-                                              uint32_t tile) {
-  // Eight rows are 1,024 bytes apart, whichever way the strides are read.
-  constexpr uint64_t kLayout =
-      uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1024 >> 4} << 16;
-#define SLUICE_MULTIPLY(outputs)                                                    \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" SLUICE_SUMS64 \
-               "}, " SLUICE_OPS64 ", %37, 1, 1, %38;"                               \
-               : outputs                                                            \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(kLayout | tile),   \
+template <bool kAdds, int kTransposedApart>
+__device__ __forceinline__ void multiply_tiles(float (&d)[64], const uint32_t (&a)[4],
+                                               uint32_t tile) {
+  constexpr bool kTransposed = kTransposedApart > 0;
+  constexpr uint64_t kLayout = uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 |
+                               uint64_t{(kTransposed ? kTransposedApart : 1024) >> 4} << 16;
+#define SLUICE_MULTIPLY(outputs)                                                      \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" SLUICE_SUMS128 \
+               "}, " SLUICE_OPS128 ", %69, 1, 1, %70;"                                \
+               : outputs                                                              \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(kLayout | tile),     \
                  "n"(kAdds ? 1 : 0), "n"(kTransposed ? 1 : 0))
   if constexpr (kAdds) {
-    SLUICE_MULTIPLY(SLUICE_D32("+f", d, 0));
+    SLUICE_MULTIPLY(SLUICE_D64("+f", d, 0));
   } else {
-    SLUICE_MULTIPLY(SLUICE_D32("=f", d, 0));
+    SLUICE_MULTIPLY(SLUICE_D64("=f", d, 0));
   }
 #undef SLUICE_MULTIPLY
 }
-/// A tile at `address` for multiply_tile, the same in all lanes.
+/// sums (+)= A B for kCount n of a block column of a triangle (gdn_prefill_layout.cuh) at descriptor `column`.
+template <int kCount, bool kAdds>
+__device__ __forceinline__ void multiply_column(float (&d)[kCount / 2], const uint32_t (&a)[4],
+                                                uint32_t column) {
+  constexpr uint64_t kLayout = uint64_t{256 >> 4} << 32 | uint64_t{128 >> 4} << 16;
+  static_assert(kCount % 16 == 0 && kCount <= 64 && (kAdds || kCount >= 48));
+#define SLUICE_MULTIPLY(n, sums, operands, adds, outputs)                                     \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" sums "}, " operands \
+               ", " #adds ", 1, 1, 0;"                                                        \
+               : outputs                                                                      \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(kLayout | column))
+  if constexpr (kCount == 64 && !kAdds) {
+    SLUICE_MULTIPLY(64, SLUICE_SUMS64, SLUICE_OPS64, 0, SLUICE_D32("=f", d, 0));
+  } else if constexpr (kCount == 64) {
+    SLUICE_MULTIPLY(64, SLUICE_SUMS64, SLUICE_OPS64, 1, SLUICE_D32("+f", d, 0));
+  } else if constexpr (kCount == 48 && !kAdds) {
+    SLUICE_MULTIPLY(48, SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16, "{%24, %25, %26, %27}, %28", 0,
+                    SLUICE_D24("=f", d));
+  } else if constexpr (kCount == 48) {
+    SLUICE_MULTIPLY(48, SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16, "{%24, %25, %26, %27}, %28", 1,
+                    SLUICE_D24("+f", d));
+  } else if constexpr (kCount == 32) {
+    SLUICE_MULTIPLY(32, SLUICE_SUMS32, SLUICE_OPS32, 1, SLUICE_D16("+f", d, 0));
+  } else {
+    SLUICE_MULTIPLY(16, SLUICE_P0, "{%8, %9, %10, %11}, %12", 1, SLUICE_D8("+f", d, 0));
+  }
+#undef SLUICE_MULTIPLY
+}
+
+/// A tile at `address` for these, the same in all lanes.
 __device__ __forceinline__ uint32_t tile_at(uint32_t address) {
   return __shfl_sync(0xffffffffu, (address & 0x3ffff) >> 4, 0);
 }

@@ -1,13 +1,16 @@
 #pragma once
 // What gdn_prefill's kernels hand to one another: images of shared memory, a chunk and head behind the other.
 //
-// Key image, of a chunk and key head: k then q as f16 c 2^p with the row's own p (unit_power), each as two tiles of 64 columns.
+// Key image, of a chunk and key head: k and q as f16 c 2^p with the row's own p (unit_power), in tiles of 64 columns: k's first, q's first, k's second, q's second.
 // Head image, of a chunk and value head: T then B (triangles, below), then Factors.
 // Value image, of a chunk and value head: v and later o as bf16, two tiles of 64 columns.
 //
+// k, q, the triangles and the factors have the chunk's rows in blocks of 16, the last block first: row r at place r ^ 48. So a triangle's block column, from its diagonal down,
+// is the beginning of what it is multiplied into.
+//
 // Tile: 64 rows (of the chunk) of 128 bytes, 128-byte swizzle: unit u of 16 bytes of row r lies at unit u ^ (r % 8).
-// Triangle: the 10 blocks of 16 x 16 on and below the diagonal, block (i, j) at i (i + 1) / 2 + j, each as two f16 matrices, high then low part. A matrix lies as the B
-// operand of m16n8k16 (n = row of the triangle, k = column): lane 4 g + t has rows g and g + 8, columns 2 t, 2 t + 1, 2 t + 8, 2 t + 9.
+// Triangle: f16 of high parts, then of low parts, each by block columns j: the blocks (3, j) .. (j, j), which is the unswizzled B operand of a wgmma (n = row of the triangle,
+// k = column). Eight rows of eight columns are 128 bytes; the right eight columns lie behind the left ones, the next eight rows behind both.
 
 #include <cstdint>
 
@@ -25,7 +28,8 @@ constexpr int kBlock = 16;
 constexpr int kBlocks = kRows / kBlock;  // of a triangle's side
 constexpr int kTriangleBlocks = kBlocks * (kBlocks + 1) / 2;
 constexpr int kMatrixBytes = kBlock * kBlock * 2;
-constexpr int kTriangleBytes = kTriangleBlocks * 2 * kMatrixBytes;
+constexpr int kTrianglePartBytes = kTriangleBlocks * kMatrixBytes;
+constexpr int kTriangleBytes = 2 * kTrianglePartBytes;
 constexpr int kTileColumns = 64;
 constexpr int kTileRowBytes = kTileColumns * 2;
 constexpr int kTileBytes = kRows * kTileRowBytes;
@@ -38,7 +42,7 @@ constexpr int kValueImageBytes = kTiles * kTileBytes;
 constexpr float kTriangleScale = 1024.0f;  // on T and B, and so on what they are multiplied by
 constexpr float kUnscale = 1.0f / 1024.0f;
 
-/// By row, where G is the inclusive sum of g within the chunk, and |k|, |q| are the norms with the images' powers of two.
+/// By place, where G is the inclusive sum of g within the chunk, and |k|, |q| are the norms with the images' powers of two.
 struct Factors {
   float key[kRows];    // exp(G) / |k|
   float query[kRows];  // exp(G) / |q| / sqrt(128) kTriangleScale
@@ -54,8 +58,17 @@ static_assert(kHeadImageBytes % 128 == 0);
 __host__ __device__ constexpr int unit_at(int row, int unit) {
   return unit / 8 * kTileBytes + row * kTileRowBytes + (unit % 8 ^ row % 8) * 16;
 }
+/// The same in a key image, of k (which = 0) or q (1).
+__host__ __device__ constexpr int vector_at(int which, int place, int unit) {
+  return (unit / 8 * 2 + which) * kTileBytes + unit_at(place, unit % 8);
+}
+/// Where a row of the chunk lies in k, q, triangles and factors.
+__host__ __device__ constexpr int place_of(int row) {
+  return row ^ (kRows - kBlock);
+}
+/// Byte of block (i, j) in a triangle's high or low parts.
 __host__ __device__ constexpr int triangle_block(int i, int j) {
-  return i * (i + 1) / 2 + j;
+  return (j * kBlocks - j * (j - 1) / 2 + kBlocks - 1 - i) * kMatrixBytes;
 }
 
 /// A launch's images.
@@ -91,24 +104,26 @@ struct Batch {
   Part parts[kPartsMax];
 };
 
-/// The chunk of an image.
 struct Chunk {
   const Run* run;
   int first, count;  // of its rows in the run; rows that exist
   bool is_last;      // of the run
   int64_t step_row;  // of its first row
 };
-__device__ __forceinline__ Chunk chunk_of(const Batch& batch, int image) {
-  int part = 0;
-  while (part + 1 < batch.num_parts && image >= batch.parts[part + 1].first_image) ++part;
-  const Part& in = batch.parts[part];
+/// Number `number` of a part, or that of an image.
+__device__ __forceinline__ Chunk chunk_of(const Part& in, int number) {
   Chunk chunk;
   chunk.run = &in.run;
-  chunk.first = (in.first_chunk + image - in.first_image) * kRows;
+  chunk.first = (in.first_chunk + number) * kRows;
   chunk.count = min(kRows, in.run.num_rows - chunk.first);
   chunk.is_last = chunk.first + kRows >= in.run.num_rows;
   chunk.step_row = in.run.first_row + chunk.first;
   return chunk;
+}
+__device__ __forceinline__ Chunk chunk_of(const Batch& batch, int image) {
+  int part = 0;
+  while (part + 1 < batch.num_parts && image >= batch.parts[part + 1].first_image) ++part;
+  return chunk_of(batch.parts[part], image - batch.parts[part].first_image);
 }
 
 /// x0, x1 as two f16 each, first in the low half: x is high + low to 22 bits.

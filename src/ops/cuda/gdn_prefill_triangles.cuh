@@ -27,8 +27,18 @@ __device__ __forceinline__ int below_block(int m, int j) {
   return m * (m - 1) / 2 + j;
 }
 
-/// Sums of 16 rows x 64: tile n has columns 8 n .. 8 n + 7.
-using RowSums = float[kRows / 8][4];
+/// A block's sums: two m16n8 tiles.
+using BlockSums = float[8];
+
+/// Blocks of a triangle that a warp of four has: number, number + 4, number + 8.
+constexpr int kWarpBlocks = (kTriangleBlocks + 3) / 4;
+struct BlockPlace {
+  int i, j;
+};
+__device__ __forceinline__ BlockPlace block_place(int number) {
+  const int i = number >= 6 ? 3 : number >= 3 ? 2 : number >= 1 ? 1 : 0;
+  return {i, number - i * (i + 1) / 2};
+}
 
 /// A row of lanes' share of a block, in the order of a B operand's registers: (g, 2t), (g, 2t + 8), (g + 8, 2t), (g + 8, 2t + 8), each with its right neighbour.
 struct BlockShare {
@@ -43,43 +53,56 @@ __device__ __forceinline__ void store_share(const BlockShare& share, uint4* to) 
   to[kWarp + lane] = make_uint4(p[0].low, p[1].low, p[2].low, p[3].low);
 }
 
-/// Rows of block `block` of k or q with k of blocks [begin, end].
-__device__ __forceinline__ void multiply_vectors(uint32_t rows, uint32_t keys, int block, int begin,
-                                                 int end, RowSums& sums) {
+/// Into block (i, j) of a triangle in the image.
+__device__ __forceinline__ void store_block(const BlockShare& share, int i, int j,
+                                            uint8_t* triangle) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  auto* to = reinterpret_cast<uint32_t*>(triangle + triangle_block(i, j)) + lane;
 #pragma unroll
-  for (int n = 0; n < kRows / 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[n][i] = 0.0f;
-  }
-#pragma unroll
-  for (int s = 0; s < kHeadDim / 16; ++s) {
-    Operand a;
-    load_matrices(
-        a, rows + static_cast<uint32_t>(unit_at(block * kBlock + lane % 16, 2 * s + lane / 16)));
-#pragma unroll
-    for (int m = 0; m < kBlocks; ++m) {
-      if (m < begin || m > end) continue;
-      Operand b;
-      load_matrices(b, keys + static_cast<uint32_t>(unit_at(m * kBlock + lane / 16 * 8 + lane % 8,
-                                                            2 * s + lane / 8 % 2)));
-      mma_16816(sums[2 * m], a, b[0], b[1]);
-      mma_16816(sums[2 * m + 1], a, b[2], b[3]);
-    }
+  for (int core = 0; core < 4; ++core) {
+    const SplitPair p = split(share.at[core].x, share.at[core].y);
+    to[core * kWarp] = p.high;
+    to[core * kWarp + kTrianglePartBytes / 4] = p.low;
   }
 }
 
-/// sums times a factor by row and one by column.
-__device__ __forceinline__ void scale_sums(RowSums& sums, int block, const float* of_rows,
+__device__ __forceinline__ void clear(float (&sums)[8]) {
+#pragma unroll
+  for (float& x : sums) x = 0.0f;
+}
+
+/// sums = block `of_rows` of k (which = 0) or q (1) times block `of_columns` of k (or q); `vectors`: a key image, 128-byte aligned.
+__device__ __forceinline__ void multiply_vectors(uint32_t vectors, int which, int of_rows,
+                                                 int of_columns, BlockSums& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const uint32_t a_first = vectors + static_cast<uint32_t>(vector_at(
+                                         which, place_of(of_rows * kBlock) + lane % 16, lane / 16));
+  const uint32_t b_first =
+      vectors + static_cast<uint32_t>(vector_at(
+                    0, place_of(of_columns * kBlock) + lane / 16 * 8 + lane % 8, lane / 8 % 2));
+  clear(sums);
+#pragma unroll
+  for (uint32_t s = 0; s < kHeadDim / 16; ++s) {
+    const uint32_t units = s % 4 * 32;  // flipped in, as the swizzle flips
+    const uint32_t tile = s / 4 * 2 * kTileBytes;
+    Operand a, b;
+    load_matrices(a, (a_first ^ units) + tile);
+    load_matrices(b, (b_first ^ units) + tile);
+    mma_16816(sums, a, b[0], b[1]);
+    mma_16816(sums + 4, a, b[2], b[3]);
+  }
+}
+
+/// sums times a factor by row and one by column, those of the lane's blocks.
+__device__ __forceinline__ void scale_sums(BlockSums& sums, const float* of_rows,
                                            const float* of_columns, float factor) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = block * kBlock + lane / 4;
-  const float f[2] = {of_rows[row] * factor, of_rows[row + 8] * factor};
+  const float f[2] = {of_rows[lane / 4] * factor, of_rows[lane / 4 + 8] * factor};
 #pragma unroll
-  for (int n = 0; n < kRows / 8; ++n) {
+  for (int n = 0; n < 2; ++n) {
     const float2 c = *reinterpret_cast<const float2*>(of_columns + 8 * n + lane % 4 * 2);
-    sums[n][0] *= f[0] * c.x, sums[n][1] *= f[0] * c.y;
-    sums[n][2] *= f[1] * c.x, sums[n][3] *= f[1] * c.y;
+    sums[4 * n] *= f[0] * c.x, sums[4 * n + 1] *= f[0] * c.y;
+    sums[4 * n + 2] *= f[1] * c.x, sums[4 * n + 3] *= f[1] * c.y;
   }
 }
 
@@ -88,73 +111,72 @@ __device__ __forceinline__ float4 load_pair_of(const float2* G) {
   return *reinterpret_cast<const float4*>(G);
 }
 
-/// A's blocks (m, block), m >= block, of a head from the normalised k k^T of its rows. One warp.
-__device__ __forceinline__ void form_below(const RowSums& keys, const Gates& gates, int block,
-                                           Triangle& triangle) {
+/// A's block (i, j) of a head from the normalised k k^T of rows j and columns i. One warp.
+__device__ __forceinline__ void form_block(const BlockSums& keys, const Gates& gates,
+                                           BlockPlace place, Triangle& triangle) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int own = lane / 4;  // of the block, and 8 behind it: a column of A
-  const float2 G[2] = {gates.G[block * kBlock + own], gates.G[block * kBlock + own + 8]};
+  const int own = lane / 4;  // of block j, and 8 behind it: a column of A
+  const float2* G_j = gates.G + place.j * kBlock + own;
+  const float2 G[2] = {G_j[0], G_j[8]};
+  const bool is_diagonal = place.i == place.j;
+  BlockShare share;
 #pragma unroll
-  for (int m = 0; m < kBlocks; ++m) {
-    if (m < block) continue;
-    const bool is_diagonal = m == block;
-    BlockShare share;
+  for (int n = 0; n < 2; ++n) {
+    const int local = 8 * n + lane % 4 * 2;
+    const int row = place.i * kBlock + local;  // of A
+    const float4 G_rows = load_pair_of(gates.G + row);
+    const float2 beta = *reinterpret_cast<const float2*>(gates.beta + row);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float* sum = keys + 4 * n + 2 * i;
+      float2& value = share.at[2 * i + n];
+      value.x = -beta.x * sum[0] * decay_between(G[i], make_float2(G_rows.x, G_rows.y));
+      value.y = -beta.y * sum[1] * decay_between(G[i], make_float2(G_rows.z, G_rows.w));
+    }
+  }
+  if (is_diagonal) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const int local = 8 * n + lane % 4 * 2;
-      const int row = m * kBlock + local;  // of A
-      const float4 G_rows = load_pair_of(gates.G + row);
-      const float2 beta = *reinterpret_cast<const float2*>(gates.beta + row);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float* sum = keys[2 * m + n] + 2 * i;
-        float2 value;
-        value.x = -beta.x * sum[0] * decay_between(G[i], make_float2(G_rows.x, G_rows.y));
-        value.y = -beta.y * sum[1] * decay_between(G[i], make_float2(G_rows.z, G_rows.w));
-        if (is_diagonal) {
-          const int column = own + 8 * i;
-          if (local <= column) value.x = 0.0f;
-          if (local + 1 <= column) value.y = 0.0f;
-          *reinterpret_cast<float2*>(triangle.diagonal[block] + column * kDiagonalPitch + local) =
-              value;
-        }
-        share.at[2 * i + n] = make_float2(value.x * kTriangleScale, value.y * kTriangleScale);
+        const int column = own + 8 * i;
+        const float2 value = share.at[2 * i + n];
+        *reinterpret_cast<float2*>(triangle.diagonal[place.j] + column * kDiagonalPitch + local) =
+            make_float2(local > column ? value.x : 0.0f, local + 1 > column ? value.y : 0.0f);
       }
     }
-    if (!is_diagonal) store_share(share, triangle.below[below_block(m, block)][0]);
+    return;
   }
+#pragma unroll
+  for (float2& x : share.at) x = make_float2(x.x * kTriangleScale, x.y * kTriangleScale);
+  store_share(share, triangle.below[below_block(place.i, place.j)][0]);
 }
 
-/// B's blocks (block, m), m <= block, of a head from q k^T with all other factors, into the image. One warp.
-__device__ __forceinline__ void store_outputs_triangle(const RowSums& queries, const Gates& gates,
-                                                       int block, uint8_t* image) {
+/// B's block (i, j) of a head from q k^T with all other factors, into the image. One warp.
+__device__ __forceinline__ void store_outputs_block(const BlockSums& queries, const Gates& gates,
+                                                    BlockPlace place, uint8_t* image) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int own = block * kBlock + lane / 4;
+  const int own = place.i * kBlock + lane / 4;
   const float2 G[2] = {gates.G[own], gates.G[own + 8]};
+  BlockShare share;
 #pragma unroll
-  for (int m = 0; m < kBlocks; ++m) {
-    if (m > block) continue;
-    BlockShare share;
+  for (int n = 0; n < 2; ++n) {
+    const int column = place.j * kBlock + 8 * n + lane % 4 * 2;
+    const float4 G_columns = load_pair_of(gates.G + column);
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int column = m * kBlock + 8 * n + lane % 4 * 2;
-      const float4 G_columns = load_pair_of(gates.G + column);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = own + 8 * i;
-        const float* sum = queries[2 * m + n] + 2 * i;
-        float2& value = share.at[2 * i + n];
-        value.x = column <= row
-                      ? sum[0] * decay_between(make_float2(G_columns.x, G_columns.y), G[i])
-                      : 0.0f;
-        value.y = column + 1 <= row
-                      ? sum[1] * decay_between(make_float2(G_columns.z, G_columns.w), G[i])
-                      : 0.0f;
-      }
+    for (int i = 0; i < 2; ++i) {
+      const int row = own + 8 * i;
+      const float* sum = queries + 4 * n + 2 * i;
+      float2& value = share.at[2 * i + n];
+      value.x = column <= row ? sum[0] * decay_between(make_float2(G_columns.x, G_columns.y), G[i])
+                              : 0.0f;
+      value.y = column + 1 <= row
+                    ? sum[1] * decay_between(make_float2(G_columns.z, G_columns.w), G[i])
+                    : 0.0f;
     }
-    store_share(share,
-                reinterpret_cast<uint4*>(image + triangle_block(block, m) * 2 * kMatrixBytes));
   }
+  store_block(share, place.i, place.j, image);
 }
 
 /// T_jj from A_jj in its place, [column][row]: 16 lanes, one a column; x_i += A_im x_m for m = 0, 1, ...
@@ -193,28 +215,24 @@ __device__ __forceinline__ void add_product(float (&sums)[8], const Pair& a, con
   mma_16816(sums, a.high, b.low[0], b.low[1]);
   mma_16816(sums + 4, a.high, b.low[2], b.low[3]);
 }
-__device__ __forceinline__ void clear(float (&sums)[8]) {
-#pragma unroll
-  for (float& x : sums) x = 0.0f;
-}
 __device__ __forceinline__ void load_operand(Operand& to, const uint4& from) {
   to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
 }
 
 /// A block of T 2^10 as sums, into the image with beta in its columns.
-__device__ __forceinline__ void store_solution(const float (&t)[8], const float* beta, int block,
-                                               uint8_t* image) {
+__device__ __forceinline__ void store_solution(const float (&t)[8], const float* beta, int row,
+                                               int j, uint8_t* image) {
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
   BlockShare share;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    const float2 b = *reinterpret_cast<const float2*>(beta + 8 * n + column);
+    const float2 b = *reinterpret_cast<const float2*>(beta + j * kBlock + 8 * n + column);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       share.at[2 * i + n] = make_float2(t[4 * n + 2 * i] * b.x, t[4 * n + 2 * i + 1] * b.y);
     }
   }
-  store_share(share, reinterpret_cast<uint4*>(image + block * 2 * kMatrixBytes));
+  store_block(share, row, j, image);
 }
 
 /// Block row kRow of T. One warp.
@@ -266,7 +284,7 @@ __device__ __forceinline__ void solve_row(const Triangle& triangle, const float*
 #pragma unroll
       for (float& x : t) x *= kUnscale;
     }
-    store_solution(t, beta + j * kBlock, triangle_block(kRow, j), image);
+    store_solution(t, beta, kRow, j, image);
     if (j > 0) split_tiles(t, row[j].high, row[j].low);
   }
 }
