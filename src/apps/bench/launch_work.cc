@@ -127,7 +127,8 @@ class Accountant {
         {"gated_norm_kernel", {"gated norm", LaunchPart::kGdn, values(2 * value_dim)}});
     add_norm(&work);
     work.core.push_back(
-        {"factors", {"factors", LaunchPart::kGdn, values(conv_dim + 2 * heads), 0}});
+        {"factors", {"factors", LaunchPart::kGdn, values(conv_dim - value_dim + 2 * heads), 0}});
+    work.core.push_back({"values_kernel", {"values", LaunchPart::kGdn, values(value_dim), 0}});
     work.core.push_back({"scan", {"scan", LaunchPart::kGdn, state, flop}});
     return work;
   }
