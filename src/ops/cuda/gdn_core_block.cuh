@@ -23,29 +23,39 @@ constexpr int kRowsBesideHistory = kRingColumns - kHistory;
 constexpr int kVector = 8;  // bf16 of 16 bytes
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-/// Named barriers; 0 is the block's. All threads meet at the first two, but not at one place of the code, as __syncthreads() asks for.
-constexpr int kValuesDone = 1;
-constexpr int kInputsDone = 2;
-constexpr int kPartials = 3;  // and, i behind it, that of the warps of columns [32 i, 32 i + 32)
-
-/// kRowsMax_: rows of the step at most.
-template <int kSlices_, int kRowsMax_>
+/// A block has kHalves_ parts that know nothing of each other, each with a run of its own; two of them so
+/// that a multiprocessor has one block, and the runs of a small step lie on as many as there are. kRowsMax_: rows of the step at
+/// most.
+template <int kSlices_, int kRowsMax_, int kHalves_>
 struct Layout {
   static constexpr int kSlices = kSlices_;
   static constexpr int kRowsMax = kRowsMax_;
-  /// That a run of several takes at a time.
-  static constexpr int kTileRows = kRowsMax < 16 ? kRowsMax : 16;
+  static constexpr int kHalves = kHalves_;
   static constexpr int kColumns = kHeadDim / kSlices;
   static constexpr int kPairsOfLane = kColumns / 2 / kWarp;
-  static constexpr int kConsumers = kColumns * kHeadDim / (kRowsOfK * kColumnsOfThread);
-  static constexpr int kThreads = kConsumers + kWarp;
-  static constexpr int kWarps = kThreads / kWarp;
-  static constexpr int kRowsOfWarp = (kRowsMax + kWarps - 1) / kWarps;  // of the norm
   static constexpr int kGroups = kColumns / kSumChannels;
-  static_assert(kConsumers >= kChannelsQk && kColumns % (2 * kWarp) == 0);
+  /// Of a half: with one row a thread has [8, 4] of the state.
+  static constexpr int kHalfThreads = kColumns * kHeadDim / (kRowsOfK * kColumnsOfThread);
+  static constexpr int kHalfWarps = kHalfThreads / kWarp;
+  static constexpr int kThreads = kHalves * kHalfThreads;
+
+  /// Rows that a run of several takes at a time.
+  static constexpr int kTileRows = kRowsMax < 16 ? kRowsMax : 16;
+  static constexpr int kTilesMax = kRowsMax / kTileRows;
+  /// The first warps of a half, which then own the state.
+  static constexpr int kOwners = kColumns / 16;
+  static constexpr int kHelpers = kHalfWarps - kOwners;
+  static constexpr int kRowsOfHelper = (kTileRows + kHelpers - 1) / kHelpers;  // of the norm
+  static_assert(kHalfThreads >= kChannelsQk && kColumns % (2 * kWarp) == 0);
 };
 
-/// What a block keeps of a row.
+/// Named barriers of half 0; those of half 1 are behind each. Threads meet at different places of the code,
+/// which __syncthreads() does not allow.
+constexpr int kHalf = 1;
+constexpr int kHelpersOnly = 3;  // all but the owners of the state
+constexpr int kPartials = 5;     // of the first 32 columns
+
+/// What a half keeps of a row.
 template <typename L>
 struct alignas(16) SharedRow {
   float sums[kSums];         // squares of o, by 32 columns; the cluster's blocks write here
@@ -64,33 +74,30 @@ struct SharedStep {
   float o[kWarpsOverK][L::kColumns];         // S^T q
 };
 
-/// Of a tile of a run of several rows.
+/// Of a run of several rows.
 template <typename L>
-struct SharedTile {
+struct SharedTiles {
   static constexpr int kRows = L::kTileRows;
   static constexpr int kChannels = kChannelsQk + L::kColumns;  // q, k and the block's v
-  float qk[kRows][2][kHeadDim];
-  float squares[kRows][2][kSums];
-  float4 factors[L::kConsumers / kWarp][kRows];  // by warp, see factors_of()
-  bf16 raw[kHistory + kRows][kChannels];         // inputs, from three rows before the tile on
-};
-
-template <typename L, bool kHasTiles>
-union SharedWork {
-  SharedStep<L> step;
-  SharedTile<L> tile;
-};
-template <typename L>
-union SharedWork<L, false> {
-  SharedStep<L> step;
+  static constexpr int kBuffers = L::kRowsMax > kRows ? 2 : 1;
+  struct Tile {
+    float qk[kRows][2][kHeadDim];
+    float squares[kRows][2][kSums];
+    float4 factors[kRows];  // see factors_of()
+  };
+  Tile tiles[kBuffers];
+  bf16 raw[kHistory + kRows][kChannels];  // inputs, from three rows before the next tile on
 };
 
 template <typename L>
 struct Shared {
-  SharedWork<L, (L::kRowsMax > 1)> work;
-  bool writes_qk;                 // of a run that needs tickets
-  alignas(16) uint64_t all_sums;  // mbarrier: the sums of all rows have come
-  SharedRow<L> rows[1];           // as many as the step has
+  union {
+    SharedStep<L> steps[L::kHalves];
+    SharedTiles<L> several[L::kHalves];
+  };
+  alignas(16) uint64_t all_sums[L::kHalves][L::kTilesMax];  // mbarriers: a tile's sums have come
+  bool writes_qk[L::kHalves];                               // of a run that needs tickets
+  SharedRow<L> rows[1];  // as many as the step has: the block's runs behind one another
 };
 template <typename L>
 constexpr size_t shared_bytes(int rows) {
@@ -101,14 +108,20 @@ __device__ __forceinline__ void barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// `barrier` is set up for `bytes` from the cluster. One thread; the cluster's barrier comes behind it.
-__device__ __forceinline__ void sums_init(uint64_t* barrier, int bytes) {
+/// One thread; the cluster's barrier comes behind it.
+__device__ __forceinline__ void sums_init(uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
-  const auto at = shared_address(barrier);
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
-               : "memory");
+#endif
+}
+/// `bytes` are to come from the cluster, or have come already. The same thread, once.
+__device__ __forceinline__ void sums_expect(uint64_t* barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 #endif
 }
 __device__ __forceinline__ void sums_wait(uint64_t* barrier) {
@@ -266,12 +279,16 @@ __device__ __forceinline__ Factors factors_of(float2 gate, const float (&squares
   return {gate.x, weight, -(gate.x * unit_k) * weight, unit_of(squares[0]) * kQueryScale};
 }
 
-/// A block's work. What is made of the run is made anew at each use: registers are short.
+/// A run's work of a half. What is made of the run is made anew at each use: registers are short.
 template <typename L>
 struct Place {
   const GdnCore& args;
+  Shared<L>& shared;
+  const int half;  // which of the block's runs
   const DeviceRun run;
+  const int first_row;  // in shared.rows
 
+  __device__ SharedRow<L>& row(int i) const { return shared.rows[first_row + i]; }
   __device__ int num_rows() const { return run.num_rows; }
   /// The grid: blocks of a key head, key heads, runs.
   __device__ static unsigned slice() { return blockIdx.x % L::kSlices; }
@@ -311,7 +328,7 @@ struct Place {
                static_cast<unsigned>(args.conv.num_channels);
   }
   __device__ int* ticket() const {
-    return args.tickets + blockIdx.z * args.num_k_heads + key_head();
+    return args.tickets + (blockIdx.z * L::kHalves + half) * args.num_k_heads + key_head();
   }
 };
 

@@ -24,72 +24,29 @@ __device__ __forceinline__ uint32_t convolve_pair(float4 w0, float4 w1, uint32_t
   return narrow_pair(silu_unbranched(low_bf16(c)), silu_unbranched(high_bf16(c)));
 }
 
-/// Old inputs of `channel` (and the next one) may be read before the step's earlier kernels are done.
+/// Old inputs may be read before the step's earlier kernels are done.
 template <typename L>
-__device__ __forceinline__ uint32_t load_old(const Place<L>& at, unsigned channel, int back,
-                                             bool pair) {
+__device__ __forceinline__ uint32_t load_old(const Place<L>& at, unsigned channel, int back) {
   const int position = at.run.position - back;
-  if (position < 0) return 0u;
-  const bf16* from = at.ring(at.run.slot, position) + channel;
-  return pair ? load_pair(from) : from->bits;
+  return position < 0 ? 0u : at.ring(at.run.slot, position)[channel].bits;
 }
 
-/// q and k: a thread has one channel.
+/// A run's one row: a thread has one channel of q or k, or of v.
 template <typename L>
-struct QkConv {
+struct RowConv {
   float4 weights;
   float x[kHistory];
   const bf16* from;
-  unsigned which, dim;
 
-  __device__ explicit QkConv(const Place<L>& at) {
-    which = threadIdx.x / kHeadDim % 2;
-    dim = threadIdx.x % kHeadDim;
-    const unsigned index = at.qk_channel(which) + dim;
-    weights = reinterpret_cast<const float4*>(at.args.conv_weight)[index];
+  __device__ RowConv(const Place<L>& at, unsigned channel) {
+    weights = reinterpret_cast<const float4*>(at.args.conv_weight)[channel];
 #pragma unroll
-    for (int j = 0; j < kHistory; ++j) x[j] = low_bf16(load_old(at, index, kHistory - j, false));
-    from = at.row_of(at.args.qkv, 0) + index;
+    for (int j = 0; j < kHistory; ++j) x[j] = low_bf16(load_old(at, channel, kHistory - j));
+    from = at.row_of(at.args.qkv, 0) + channel;
   }
-
-  __device__ __forceinline__ void row(SharedStep<L>& step) const {
+  __device__ __forceinline__ bf16 value() const {
     const float c = convolve(weights, x[0], x[1], x[2], widen(*from));
-    const float y = widen(round_half(silu_unbranched(widen(round_half(c)))));
-    step.qk[which][dim] = y;
-    const float squares = warp_sum(y * y);
-    if (threadIdx.x % kWarp == 0) step.squares[which][dim / kSumChannels] = squares;
-  }
-};
-
-/// v: a lane of the helper has pairs of channels.
-template <typename L>
-struct ValueConv {
-  float4 weights[L::kPairsOfLane][2];
-  uint32_t x[L::kPairsOfLane][kHistory];
-  const bf16* from;
-
-  __device__ explicit ValueConv(const Place<L>& at) {
-    const unsigned first = at.v_channel() + 2 * (threadIdx.x % kWarp);
-    from = at.row_of(at.args.qkv, 0) + first;
-#pragma unroll
-    for (int p = 0; p < L::kPairsOfLane; ++p) {
-      const unsigned index = first + p * 2 * kWarp;
-      const auto* w = reinterpret_cast<const float4*>(at.args.conv_weight) + index;
-      weights[p][0] = w[0];
-      weights[p][1] = w[1];
-#pragma unroll
-      for (int j = 0; j < kHistory; ++j) x[p][j] = load_old(at, index, kHistory - j, true);
-    }
-  }
-
-  /// The row's v, by pairs.
-  __device__ __forceinline__ void row(uint32_t* values) const {
-#pragma unroll
-    for (int p = 0; p < L::kPairsOfLane; ++p) {
-      const uint32_t now = load_pair(from + p * 2 * kWarp);
-      values[p * kWarp + threadIdx.x % kWarp] =
-          convolve_pair(weights[p][0], weights[p][1], x[p][0], x[p][1], x[p][2], now);
-    }
+    return round_half(silu_unbranched(widen(round_half(c))));
   }
 };
 
@@ -105,8 +62,8 @@ __device__ __forceinline__ void copy_to_ring(const Place<L>& at, int slot, int b
   constexpr int kAtOnce = 4;
 #pragma unroll 1
   for (unsigned first = threadIdx.x % kWarp; first < items; first += kAtOnce * kWarp) {
-    uint4 values[kAtOnce];
-    bf16* to[kAtOnce];
+    uint4 values[kAtOnce] = {};
+    bf16* to[kAtOnce] = {};
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const unsigned item = first + i * kWarp;
@@ -135,31 +92,34 @@ __device__ __forceinline__ void copy_part(const Place<L>& at, int part, int slot
   copy_to_ring(at, slot, begin, end, channel, part == 2 ? L::kColumns : kHeadDim);
 }
 
-/// The helper, when the block has read its old columns: the checkpoint's ring, and who writes q's and
-/// k's columns of a run that overwrites old ones.
+/// The checkpoint's ring. One warp.
 template <typename L>
-__device__ __forceinline__ void leave_old_columns(const Place<L>& at, Shared<L>& shared) {
-  const int checkpoint_rows = at.checkpoint_rows();
-  if (checkpoint_rows > 0) {
+__device__ __forceinline__ void leave_checkpoint(const Place<L>& at) {
+  const int rows = at.checkpoint_rows();
+  if (rows == 0) return;
 #pragma unroll 1
-    for (int part = at.is_first() ? 0 : 2; part < 3; ++part) {
-      copy_part(at, part, at.run.checkpoint_slot, checkpoint_rows - kHistory, checkpoint_rows);
-    }
-    __syncwarp();
+  for (int part = at.is_first() ? 0 : 2; part < 3; ++part) {
+    copy_part(at, part, at.run.checkpoint_slot, rows - kHistory, rows);
   }
-  if (at.num_rows() <= kRowsBesideHistory || threadIdx.x % kWarp != 0) return;
+}
+
+/// When the block has read its old columns: who writes q's and k's columns of a run that overwrites old
+/// ones. One thread, the one that leaves the checkpoint.
+template <typename L>
+__device__ __forceinline__ void take_ticket(const Place<L>& at) {
   __threadfence();
   const int last = static_cast<int>(gridDim.x) - 1;
-  shared.writes_qk = atomicAdd(at.ticket(), 1) == last;
-  if (shared.writes_qk) *at.ticket() = 0;
+  const bool is_last = atomicAdd(at.ticket(), 1) == last;
+  at.shared.writes_qk[at.half] = is_last;
+  if (is_last) *at.ticket() = 0;
   __threadfence();
 }
 
-/// Warp `part` of the consumers, at the end.
+/// Warps 0, 1 and 2 by `part`, at the end.
 template <typename L>
-__device__ __forceinline__ void advance_ring(const Place<L>& at, const Shared<L>& shared,
-                                             int part) {
-  const bool writes_qk = at.num_rows() <= kRowsBesideHistory ? at.is_first() : shared.writes_qk;
+__device__ __forceinline__ void advance_ring(const Place<L>& at, int part) {
+  const bool writes_qk =
+      at.num_rows() <= kRowsBesideHistory ? at.is_first() : at.shared.writes_qk[at.half];
   if (part > 2 || (part < 2 && !writes_qk)) return;
   copy_part(at, part, at.run.slot, max(0, at.num_rows() - kRingColumns), at.num_rows());
 }
