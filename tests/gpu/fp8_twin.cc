@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "base/random_values.h"
+#include "ops/cuda/fp8_operands.h"
 #include "ops/cuda/packed.h"
 
 namespace sluice {
@@ -70,6 +72,37 @@ Quantised quantise(const std::vector<bf16>& values, int num_rows, int num_cols) 
     }
   }
   return out;
+}
+
+QuantisedMatch match_quantised(std::span<const uint16_t> operands, int num_rows, int num_cols,
+                               std::span<const uint8_t> codes, std::span<const float> scales,
+                               int scale_stride) {
+  constexpr float kExact =
+      0x1p-12f;  // below 2^-13 not all are (packed.h), and what is rounded may come to lie there
+  std::vector<bf16> values(operands.size());
+  const auto at = [&](int m, int k) {
+    return static_cast<size_t>(m) * static_cast<size_t>(num_cols) + static_cast<size_t>(k);
+  };
+  for (int m = 0; m < num_rows; ++m) {
+    for (int k = 0; k < num_cols; ++k) {
+      const auto half = std::bit_cast<_Float16>(operands[at(m, cuda::operand_place(k))]);
+      values[at(m, k)] = to_bf16(16.0f * static_cast<float>(half));
+    }
+  }
+  const Quantised wanted = quantise(values, num_rows, num_cols);
+  QuantisedMatch match;
+  for (int m = 0; m < num_rows; ++m) {
+    for (int k = 0; k < num_cols; ++k) {
+      if (!(std::fabs(to_float(values[at(m, k)])) >= kExact)) continue;  // nor poison
+      ++match.num_compared;
+      const float scale = scales[static_cast<size_t>(k / cuda::kScaleBlock * scale_stride + m)];
+      const bool is_right =
+          codes[at(m, cuda::fp8_operand_place(k))] == wanted.codes[at(m, k)] &&
+          scale == wanted.scales[static_cast<size_t>(k / cuda::kScaleBlock * num_rows + m)];
+      match.num_wrong += is_right ? 0 : 1;
+    }
+  }
+  return match;
 }
 
 double Fp8Weight::value(int n, int k) const {

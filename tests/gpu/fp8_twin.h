@@ -2,6 +2,7 @@
 // What gemm_fp8.h and fp8_operands.h promise, by scalar code on the host.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/bf16.h"
@@ -22,6 +23,16 @@ struct Quantised {
   double value(int m, int k) const;
 };
 Quantised quantise(const std::vector<bf16>& values, int num_rows, int num_cols);
+
+/// How codes and scales as fp8_operands.h lays them out, one behind the other, compare with those of values that f16 operands (packed.h) stand for. Values that those
+/// do not hold exactly are left out.
+struct QuantisedMatch {
+  int num_compared = 0;
+  int num_wrong = 0;
+};
+QuantisedMatch match_quantised(std::span<const uint16_t> operands, int num_rows, int num_cols,
+                               std::span<const uint8_t> codes, std::span<const float> scales,
+                               int scale_stride);
 
 /// A block-FP8 weight, natural order, scales as published, and packed as the device has it (packed.h).
 struct Fp8Weight {

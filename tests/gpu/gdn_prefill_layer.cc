@@ -145,9 +145,11 @@ cuda::GdnPrefill PrefillDevice::args(int scratch_chunks) const {
   return args;
 }
 
-void PrefillDevice::launch(std::span<const RowRun> runs, int scratch_chunks) {
-  must(cuda::launch_gdn_prefill(args(scratch_chunks), runs.data(), static_cast<int>(runs.size()),
-                                nullptr));
+void PrefillDevice::launch(std::span<const RowRun> runs, int scratch_chunks,
+                           const cuda::Fp8Operands& fp8) {
+  cuda::GdnPrefill prefill = args(scratch_chunks);
+  prefill.fp8 = fp8;
+  must(cuda::launch_gdn_prefill(prefill, runs.data(), static_cast<int>(runs.size()), nullptr));
 }
 
 PrefillResult PrefillDevice::result() const {

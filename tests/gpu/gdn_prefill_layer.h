@@ -62,7 +62,8 @@ class PrefillDevice {
 
   /// State, rings and poison as at first.
   void reset();
-  void launch(std::span<const RowRun> runs, int scratch_chunks);
+  /// With `fp8`, operands go there.
+  void launch(std::span<const RowRun> runs, int scratch_chunks, const cuda::Fp8Operands& fp8 = {});
   PrefillResult result() const;
   /// Channels after conv and SiLU of rows [0, num_rows), as the kernels compute them.
   std::vector<bf16> convolved();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "tests/gpu/fp8_twin.h"
 #include "tests/gpu/gdn_prefill_truth.h"
 #include "tests/ops/rng.h"
 
@@ -154,6 +155,34 @@ TEST_F(GdnPrefill, CompanyChangesNothing) {
     device.launch(runs, scratch_chunks);
     EXPECT_EQ(device.result(), alone) << scratch_chunks;
   }
+}
+
+TEST_F(GdnPrefill, QuantisesWhatItWouldStore) {
+  const PrefillLayer layer({2, 6, 200, 0, 11});
+  PrefillDevice device(layer, 64);
+  const RowRun run = layer.run(0, layer.shape.num_rows);
+  device.launch({&run, 1}, 64);
+  const PrefillResult as_f16 = device.result();
+  const int rows = layer.step_rows();
+  const int width = layer.width();
+  const int stride = (rows + 3) / 4 * 4;
+  const DeviceArray<uint8_t> codes(as_f16.operands.size());
+  const DeviceArray<float> scales(static_cast<size_t>(width / 128 * stride));
+  device.reset();
+  device.launch({&run, 1}, 64, {codes.data(), width, scales.data(), stride});
+  const PrefillResult as_fp8 = device.result();
+  EXPECT_EQ(as_fp8.range_flag, 0);
+  EXPECT_TRUE(std::ranges::all_of(as_fp8.operands, [](uint16_t x) { return x == 0xffff; }));
+  // Rows of no run: poison that no value is compared with.
+  const std::vector<uint8_t> got = codes.fetch();
+  const auto row_bytes = static_cast<ptrdiff_t>(width);
+  const auto is_poison = [](uint8_t x) { return x == 0xff; };
+  EXPECT_TRUE(std::all_of(got.begin(), got.begin() + kPrefillRowsBefore * row_bytes, is_poison));
+  EXPECT_TRUE(std::all_of(got.end() - kPrefillRowsBehind * row_bytes, got.end(), is_poison));
+  const QuantisedMatch match =
+      match_quantised(as_f16.operands, rows, width, got, scales.fetch(), stride);
+  EXPECT_GT(match.num_compared, run.num_rows * width / 2);
+  EXPECT_EQ(match.num_wrong, 0);
 }
 
 TEST_F(GdnPrefill, ValuesBeyondAnOperandRaiseTheFlag) {

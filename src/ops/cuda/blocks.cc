@@ -66,11 +66,19 @@ ProjectionInput plain(const MatView<const bf16>& x, const OperandBuffer& buffer,
   return input;
 }
 
-/// x += core W^T of a core that lies in the work memory as operands.
-void close_mixer(const MatView<bf16>& core, const WeightView& weight, const MatView<bf16>& x,
-                 const OpContext& context) {
-  const ProjectionInput input =
+/// Where a core leaves its output for a projection in FP8; nowhere if that reads f16.
+Fp8Operands fp8_core(const MatView<bf16>& core, const WeightView& weight,
+                     const OpContext& context) {
+  if (!context.is_prefill || weight_of(weight).scales == nullptr) return {};
+  return work_of(context).output.fp8(core.num_rows, core.num_cols);
+}
+
+/// x += core W^T of a core that lies in the work memory as operands; in `fp8` if there is such.
+void close_mixer(const MatView<bf16>& core, const Fp8Operands& fp8, const WeightView& weight,
+                 const MatView<bf16>& x, const OpContext& context) {
+  ProjectionInput input =
       operands_of(core.num_rows, core.num_cols, work_of(context).output, context);
+  input.has_fp8 = fp8.values != nullptr;
   SLUICE_CUDA_CHECK(project_residual(input, output_of(weight, x), scratch_of(context), stream()));
 }
 
@@ -114,6 +122,7 @@ GdnCore decode_core(const GdnMixerArgs& args, const OpContext& context) {
 
 GdnPrefill prefill_core(const GdnMixerArgs& args, const OpContext& context) {
   auto core = gdn_core_of<GdnPrefill>(args, context);
+  core.fp8 = fp8_core(args.core, args.out_proj, context);
   core.scratch = work_of(context).gdn_prefill;
   core.scratch_chunks = kGdnPrefillChunks;
   return core;
@@ -190,7 +199,8 @@ bool gdn_mixer_block(const GdnMixerArgs& args, OpContext& context) {
   SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, context), outputs,
                             scratch_of(context), stream()));
   run_gdn_core(args, context);
-  close_mixer(args.core, args.out_proj, args.x, context);
+  close_mixer(args.core, fp8_core(args.core, args.out_proj, context), args.out_proj, args.x,
+              context);
   return true;
 }
 
@@ -202,7 +212,7 @@ bool attention_mixer_block(const AttentionMixerArgs& args, OpContext& context) {
   SLUICE_CUDA_CHECK(project(normed(args.x, args.input_norm, args.eps, context), outputs,
                             scratch_of(context), stream()));
   run_attention_core(args, context);
-  close_mixer(args.core, args.o_proj, args.x, context);
+  close_mixer(args.core, {}, args.o_proj, args.x, context);
   return true;
 }
 

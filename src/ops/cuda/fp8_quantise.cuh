@@ -29,4 +29,10 @@ __device__ __forceinline__ uint16_t quantise_pair(uint32_t pair, float inverse) 
   return codes;
 }
 
+/// Four.
+__device__ __forceinline__ uint32_t quantise_quad(uint32_t first, uint32_t second, float inverse) {
+  return quantise_pair(first, inverse) | static_cast<uint32_t>(quantise_pair(second, inverse))
+                                             << 16;
+}
+
 }  // namespace sluice::cuda

@@ -1,6 +1,7 @@
 #pragma once
 // What lies between a GDN layer's input and output projections where runs have many rows: the chunk form.
 
+#include "ops/cuda/fp8_operands.h"
 #include "ops/cuda/launch.h"
 
 namespace sluice::cuda {
@@ -32,6 +33,8 @@ struct GdnPrefill {
   ConvLayerView conv;
   RecurrentLayerView state;
   uint16_t* operands;
+  /// If not null: the values, rounded to bf16, come here as e4m3 (the same bits as launch_fp8_operands), and not to `operands`. A row is num_v_heads * 128 wide.
+  Fp8Operands fp8;
   int* range_flag;  // set to 1 where an operand cannot hold a value
   void* scratch;    // 256-byte aligned
   int scratch_chunks;

@@ -1,6 +1,7 @@
 #pragma once
-// Behind the scan: gated_rms_norm into operands, and the conv ring.
+// Behind the scan: gated_rms_norm into operands, f16 or e4m3, and the conv ring.
 
+#include "ops/cuda/fp8_quantise.cuh"
 #include "ops/cuda/fragments.cuh"
 #include "ops/cuda/gdn_prefill_layout.cuh"
 #include "ops/cuda/pdl.cuh"
@@ -51,6 +52,28 @@ __device__ __forceinline__ float sum_of_lanes(float x) {
   return x;
 }
 
+/// Eight values of each of kLanesOfNorm lanes, one group of 128, as e4m3.
+__device__ __forceinline__ void store_fp8(const GdnPrefill& args, int64_t row, int head, int lane,
+                                          const uint32_t (&pairs)[4]) {
+  constexpr uint32_t kSizes = 0x7fff7fffu;
+  uint32_t both = __vmaxu2(__vmaxu2(pairs[0] & kSizes, pairs[1] & kSizes),
+                           __vmaxu2(pairs[2] & kSizes, pairs[3] & kSizes));
+#pragma unroll
+  for (int step = kLanesOfNorm / 2; step >= 1; step /= 2) {
+    both = __vmaxu2(both, __shfl_xor_sync(kAllLanes, both, step));
+  }
+  const float max = widen(bf16{static_cast<uint16_t>(::max(both & 0xffffu, both >> 16))});
+  const Fp8Scale scale(max);
+  if (row < 0) return;
+  uint8_t* to = args.fp8.values + row * args.fp8.stride + head * kHeadDim;
+  *reinterpret_cast<uint2*>(to + fp8_operand_place(8 * lane)) =
+      make_uint2(quantise_quad(pairs[0], pairs[1], scale.inverse),
+                 quantise_quad(pairs[2], pairs[3], scale.inverse));
+  if (lane != 0) return;
+  args.fp8.scales[head * args.fp8.scale_stride + row] = scale.stored;
+  if (!(max < INFINITY)) raise_flag(args.range_flag);
+}
+
 /// A chunk of a value head.
 __device__ __forceinline__ void norm_rows(const GdnPrefill& args, const Chunk& chunk, int head,
                                           const uint8_t* image) {
@@ -90,10 +113,16 @@ __device__ __forceinline__ void norm_rows(const GdnPrefill& args, const Chunk& c
     }
     const float inverse = gdn::inverse_root(sum_of_lanes(squares) / kHeadDim + args.eps);
     uint32_t words[4];
+#pragma unroll
+    for (int p = 0; p < 4; ++p) words[p] = norm_pair(mine[p], gate[p], inverse, weight[p]);
+    if (args.fp8.values != nullptr) {
+      store_fp8(args, row < chunk.count ? chunk.step_row + row : -1, head, lane, words);
+      continue;
+    }
     bool is_out = false;
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
-      words[p] = operands_of(norm_pair(mine[p], gate[p], inverse, weight[p]));
+      words[p] = operands_of(words[p]);
       is_out = is_out || is_out_of_range(words[p]);
     }
     transpose_words(words);
