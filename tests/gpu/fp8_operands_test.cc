@@ -32,6 +32,7 @@ struct Made {
   DeviceArray<uint16_t> f16;
   DeviceArray<bf16> normed;
   DeviceArray<int> flag{std::vector<int>{0}};
+  bool f16_in_order = false;
 
   Made(int rows, int cols)
       : num_rows(rows),
@@ -53,6 +54,7 @@ struct Made {
     args.eps = 1e-6f;
     args.to = {values.data(), num_cols, scales.data(), scale_stride};
     args.f16_operands = f16.data();
+    args.f16_in_order = f16_in_order;
     args.normed = norm_weight == nullptr ? nullptr : normed.data();
     args.out_stride = num_cols;
     args.range_flag = flag.data();
@@ -154,6 +156,30 @@ TEST(Fp8Operands, AgainFromF16OperandsTheSame) {
     ASSERT_EQ(cuda::launch_fp8_requantise(args, nullptr), cudaSuccess);
     made.expect(values);
     EXPECT_EQ(made.flag.fetch()[0], 0);
+  }
+}
+
+TEST(Fp8Operands, InNaturalOrderToo) {
+  for (const bool has_norm : {false, true}) {
+    constexpr int kRows = 9;
+    constexpr int kCols = 384;
+    std::vector<bf16> values(size_t{kRows * kCols});
+    for (size_t i = 0; i < values.size(); ++i) values[i] = to_bf16(3.0f * random_normal(11, i));
+    const DeviceArray<bf16> from(values);
+    const DeviceArray<float> norm_weight(std::vector<float>(size_t{kCols}, 0.25f));
+    const float* weight = has_norm ? norm_weight.data() : nullptr;
+    Made ordered(kRows, kCols);
+    ordered.make(from, weight);
+    Made natural(kRows, kCols);
+    natural.f16_in_order = true;
+    natural.make(from, weight);
+    const std::vector<uint16_t> wanted = ordered.f16.fetch();
+    const std::vector<uint16_t> got = natural.f16.fetch();
+    for (size_t i = 0; i < got.size(); ++i) {
+      const size_t row = i / kCols * kCols;
+      const auto place = static_cast<size_t>(cuda::operand_place(static_cast<int>(i % kCols)));
+      ASSERT_EQ(got[i], wanted[row + place]) << i;
+    }
   }
 }
 

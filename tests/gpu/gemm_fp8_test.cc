@@ -290,6 +290,127 @@ TEST(GemmFp8, GateUpQuantisesItsProduct) {
   }
 }
 
+/// An f16 weight as packed.h has it, rows of different size; and activations as they are.
+struct ExactWeight {
+  int num_out, num_in;
+  std::vector<float> values;  // bf16
+  DeviceArray<uint16_t> data;
+  DeviceArray<float> factors;
+
+  ExactWeight(int n, int k, uint64_t key)
+      : num_out(n),
+        num_in(k),
+        values(random_values(n, k, key)),
+        data(packed()),
+        factors(row_factors()) {}
+  static std::vector<float> random_values(int n, int k, uint64_t key) {
+    std::vector<float> out(static_cast<size_t>(n) * static_cast<size_t>(k));
+    for (size_t i = 0; i < out.size(); ++i) {
+      const auto row = static_cast<int>(i / static_cast<size_t>(k));
+      out[i] = to_float(to_bf16(std::ldexp(0.02f * random_normal(key, i), row % 5)));
+    }
+    return out;
+  }
+  /// Brings 0.02 * 6 * 2^4 and less to 2^14 and less.
+  static int shift(int row) { return 15 - row % 5; }
+  std::vector<uint16_t> packed() const {
+    const auto num_groups = static_cast<size_t>((num_out + 7) / 8);
+    std::vector<uint16_t> out(num_groups * 8 * static_cast<size_t>(num_in), 0);
+    for (int n = 0; n < num_out; ++n) {
+      for (int k = 0; k < num_in; ++k) {
+        const auto block = static_cast<size_t>(n / 8 * (num_in / 64) + k / 64);
+        const auto in_block = static_cast<size_t>(k % 64 / 32 * 256 + n % 8 * 32 + k % 32);
+        const float value = std::ldexp(values[static_cast<size_t>(n * num_in + k)], shift(n));
+        out[block * 512 + in_block] = f16_bits(value);
+      }
+    }
+    return out;
+  }
+  std::vector<float> row_factors() const {
+    std::vector<float> out;
+    for (int n = 0; n < num_out; ++n) out.push_back(std::ldexp(16.0f, -shift(n)));
+    return out;
+  }
+  static uint16_t f16_bits(float x) {
+    const auto half = static_cast<_Float16>(x);
+    uint16_t bits;
+    std::memcpy(&bits, &half, sizeof(bits));
+    return bits;
+  }
+  cuda::PackedWeight view() const {
+    return {reinterpret_cast<const uint8_t*>(data.data()), nullptr, factors.data(), num_out,
+            num_in};
+  }
+};
+
+/// f16 weights beside FP8 ones: bits by row count, the FP8 ones' as without them, errors of a rounding to bf16, nothing outside.
+TEST(GemmFp8, TakesFewRowsOfF16Along) {
+  for (const int num_in : {128, 5120}) {
+    constexpr int kRows = 300;
+    const Activations x(kRows, num_in, 1);
+    const Weights weights = random_weights({264}, num_in);
+    const ExactWeight sides[2] = {{48, num_in, 31}, {6, num_in, 32}};
+    std::vector<uint16_t> exact(x.plain.size());
+    for (size_t i = 0; i < exact.size(); ++i)
+      exact[i] = ExactWeight::f16_bits(to_float(x.plain[i]) * 0.0625f);
+    const DeviceArray<uint16_t> exact_x(exact);
+    std::vector<std::vector<bf16>> all;
+    for (const int num_rows : {kRows, 1, 64, 128, 129, 200, 257}) {
+      const auto rows = static_cast<size_t>(num_rows);
+      const DeviceArray<bf16> out((rows + 1) * 264);
+      const DeviceArray<bf16> alone((rows + 1) * 264);
+      const DeviceArray<bf16> side_out[2] = {DeviceArray<bf16>((rows + 1) * 50),
+                                             DeviceArray<bf16>((rows + 1) * 50)};
+      cuda::GemmFp8 gemm = gemm_of(x.operands(), num_rows, num_in);
+      gemm.epilogue = cuda::GemmEpilogue::kStore;
+      gemm.num_segments = 1;
+      gemm.segments[0] = {weights[0].view(), alone.data(), 264};
+      ASSERT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+      gemm.segments[0].out = out.data();
+      for (int i = 0; i < 2; ++i) gemm.segments[1 + i] = {sides[i].view(), side_out[i].data(), 50};
+      gemm.num_segments = 3;
+      gemm.exact_x = exact_x.data();
+      gemm.exact_stride = num_in;
+      ASSERT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
+      const auto same = [](const std::vector<bf16>& a, const std::vector<bf16>& b, size_t count) {
+        return std::memcmp(a.data(), b.data(), count * sizeof(bf16)) == 0;
+      };
+      EXPECT_TRUE(same(out.fetch(), alone.fetch(), (rows + 1) * 264)) << num_rows;
+      for (size_t i = 0; i < 2; ++i) {
+        const std::vector<bf16> got = side_out[i].fetch();
+        if (all.size() < 2) all.push_back(got);
+        EXPECT_TRUE(same(got, all[i], rows * 50)) << num_in << " rows " << num_rows;
+        for (size_t m = 0; m < rows + 1; ++m) {
+          const auto first = static_cast<size_t>(m < rows ? sides[i].num_out : 0);
+          for (size_t n = first; n < 50; ++n) ASSERT_EQ(got[m * 50 + n].bits, 0xffff);
+        }
+      }
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      double errors[2] = {};  // against the product, and against one of k turned by two
+      double size = 0.0;
+      for (size_t at = 0; at < 300; ++at) {
+        const size_t m = at % kRows;
+        const size_t n = at * 7 % static_cast<size_t>(sides[i].num_out);
+        double wanted[2] = {};
+        for (size_t k = 0; k < static_cast<size_t>(num_in); ++k) {
+          const auto width = static_cast<size_t>(num_in);
+          for (size_t turn = 0; turn < 2; ++turn)
+            wanted[turn] += static_cast<double>(to_float(x.plain[m * width + k])) *
+                            static_cast<double>(sides[i].values[n * width + (k ^ (2 * turn))]);
+        }
+        for (size_t turn = 0; turn < 2; ++turn)
+          errors[turn] += std::pow(to_float(all[i][m * 50 + n]) - wanted[turn], 2.0);
+        size += wanted[0] * wanted[0];
+      }
+      std::printf("f16 beside FP8, K %d: relative error %.2e\n", num_in,
+                  std::sqrt(errors[0] / size));
+      EXPECT_LT(std::sqrt(errors[0] / size), 0x1p-8);
+      EXPECT_GT(std::sqrt(errors[1] / size), 0.1);
+    }
+  }
+}
+
 TEST(GemmFp8, NamesWhatItDoesNotTake) {
   const Activations x(8, 128, 1);
   const Weights weights = random_weights({128}, 128);
@@ -302,7 +423,7 @@ TEST(GemmFp8, NamesWhatItDoesNotTake) {
   bad.segments[0].out_stride = 129;
   EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
   bad = gemm;
-  bad.segments[0].weight.scales = nullptr;  // BF16
+  bad.segments[0].weight.scales = nullptr;  // BF16 alone
   EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
   bad = gemm;
   bad.x.scale_stride = 7;

@@ -40,17 +40,15 @@ __device__ __forceinline__ float largest_of_half(uint4 pairs) {
   return widen(bf16{static_cast<uint16_t>(max(both & 0xffffu, both >> 16))});
 }
 
-/// Four values as e4m3.
-__device__ __forceinline__ uint32_t quantise_quad(uint2 pairs, float inverse) {
-  return quantise_pair(pairs.x, inverse) | static_cast<uint32_t>(quantise_pair(pairs.y, inverse))
-                                               << 16;
-}
-
 /// Four values of a row, from k on, as f16 operands. Was one too large?
-__device__ __forceinline__ bool store_f16(uint2 pairs, uint16_t* row, int k) {
+__device__ __forceinline__ bool store_f16(uint2 pairs, uint16_t* row, int k, bool in_order) {
   const uint2 halves = make_uint2(operands_of(pairs.x), operands_of(pairs.y));
-  *reinterpret_cast<uint32_t*>(row + operand_place(k)) = halves.x;
-  *reinterpret_cast<uint32_t*>(row + operand_place(k + 2)) = halves.y;
+  if (in_order) {
+    *reinterpret_cast<uint2*>(row + k) = halves;
+  } else {
+    *reinterpret_cast<uint32_t*>(row + operand_place(k)) = halves.x;
+    *reinterpret_cast<uint32_t*>(row + operand_place(k + 2)) = halves.y;
+  }
   return is_out_of_range(halves.x) || is_out_of_range(halves.y);
 }
 
@@ -106,13 +104,14 @@ __global__ void __launch_bounds__(kSkinnyThreads, kNormBlocks)
   for (int j = 0; j < kPairsAtOnce; ++j) {
     if (j >= part.count) break;
     const uint2 pairs = row.values[j];
-    *reinterpret_cast<uint32_t*>(to + j * kScaleBlock) = quantise_quad(pairs, scale.inverse(j));
+    *reinterpret_cast<uint32_t*>(to + j * kScaleBlock) =
+        quantise_quad(pairs.x, pairs.y, scale.inverse(j));
     const int64_t at = m * args.out_stride + begin + j * kScaleBlock;
     if (args.normed != nullptr) {
       *reinterpret_cast<uint2*>(args.normed + at + 4 * lane) = pairs;
     }
     if (args.f16_operands == nullptr) continue;
-    is_far |= store_f16(pairs, args.f16_operands + at, 4 * lane);
+    is_far |= store_f16(pairs, args.f16_operands + at, 4 * lane, args.f16_in_order);
   }
   if (is_far) raise_flag(args.range_flag);
 }
@@ -155,13 +154,13 @@ __global__ void __launch_bounds__(kSkinnyThreads) fp8_plain_kernel(const Fp8Oper
     if (group >= num_groups) continue;  // not break: the other half may have more to do
     uint8_t* to = args.to.values + m * args.to.stride + block * kScaleBlock;
     const uint4 v = values[j];
-    *reinterpret_cast<uint2*>(to + fp8_operand_place(8 * half_lane)) = make_uint2(
-        quantise_quad(make_uint2(v.x, v.y), inverse), quantise_quad(make_uint2(v.z, v.w), inverse));
+    *reinterpret_cast<uint2*>(to + fp8_operand_place(8 * half_lane)) =
+        make_uint2(quantise_quad(v.x, v.y, inverse), quantise_quad(v.z, v.w, inverse));
     if (half_lane == j) args.to.scales[block * args.to.scale_stride + m] = scale.stored;
     if (args.f16_operands == nullptr) continue;
     uint16_t* f16 = args.f16_operands + m * args.out_stride + block * kScaleBlock;
-    is_far |= store_f16(make_uint2(v.x, v.y), f16, 8 * half_lane);
-    is_far |= store_f16(make_uint2(v.z, v.w), f16, 8 * half_lane + 4);
+    is_far |= store_f16(make_uint2(v.x, v.y), f16, 8 * half_lane, args.f16_in_order);
+    is_far |= store_f16(make_uint2(v.z, v.w), f16, 8 * half_lane + 4, args.f16_in_order);
   }
   if (is_far) raise_flag(args.range_flag);
 }
@@ -214,7 +213,7 @@ __global__ void __launch_bounds__(kSkinnyThreads)
     uint8_t* to = args.to.values + m * args.to.stride + to_place;
 #pragma unroll
     for (int j = 0; j < kRequantisedAtOnce; ++j) {
-      const uint32_t codes = quantise_quad(pairs[j], scale.inverse(j));
+      const uint32_t codes = quantise_quad(pairs[j].x, pairs[j].y, scale.inverse(j));
       const int block = first + j * kWarps;
       if (block < num_blocks) *reinterpret_cast<uint32_t*>(to + block * kScaleBlock) = codes;
     }

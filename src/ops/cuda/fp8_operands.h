@@ -43,6 +43,7 @@ struct Fp8OperandsArgs {
   float eps;
   Fp8Operands to;
   uint16_t* f16_operands;  // null: not wanted
+  bool f16_in_order;       // f16 in natural order: for gemm_fp8.h's exact_x
   bf16* normed;            // null: not wanted, nor to be had without a norm
   int64_t out_stride;      // elements, of both
   int* range_flag;         // set to 1 when a value is not finite, or too large for an f16 operand

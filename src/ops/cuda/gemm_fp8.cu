@@ -65,6 +65,38 @@ bool encode_weights(const PackedWeight& weight, int copy_groups, CUtensorMap* ma
       map);
 }
 
+bool encode_exact_tokens(const GemmFp8& gemm, CUtensorMap* map) {
+  return encode({CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                 2,
+                 gemm.exact_x,
+                 {static_cast<cuuint64_t>(gemm.num_in), static_cast<cuuint64_t>(gemm.num_rows)},
+                 {static_cast<cuuint64_t>(gemm.exact_stride) * 2},
+                 {kPackBlock, kFp8TileTokens},
+                 CU_TENSOR_MAP_SWIZZLE_128B},
+                map);
+}
+
+/// A packed f16 block is two halves as an FP8 block is one: 8 rows of 64 bytes (packed.h).
+bool encode_side_weights(const PackedWeight& weight, CUtensorMap* map) {
+  const auto num_halves = static_cast<cuuint64_t>(2 * weight.num_in / kPackBlock);
+  const auto num_groups = static_cast<cuuint64_t>((weight.num_out + kRowGroup - 1) / kRowGroup);
+  return encode({CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                 4,
+                 weight.data,
+                 {kPackBlock, kRowGroup, num_halves, num_groups},
+                 {kPackBlock, kFp8BlockBytes, num_halves * kFp8BlockBytes},
+                 {kPackBlock, kRowGroup, 2, kFp8SideRows / kRowGroup},
+                 CU_TENSOR_MAP_SWIZZLE_64B},
+                map);
+}
+
+/// Segments in FP8, which come first.
+int num_fp8_segments(const GemmFp8& gemm) {
+  int count = 0;
+  while (count < gemm.num_segments && gemm.segments[count].weight.scales != nullptr) ++count;
+  return count;
+}
+
 /// Token tiles whose operands stay in L2 while every weight passes by.
 int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
   constexpr int64_t kKeptBytes = 36ll << 20;
@@ -78,9 +110,16 @@ int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
 
 template <typename Shape>
 bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
+  const int num_fp8 = num_fp8_segments(gemm);
   int num_tiles = 0;
   for (int i = 0; i < gemm.num_segments; ++i) {
     const GemmSegment& segment = gemm.segments[i];
+    if (i >= num_fp8) {
+      if (!encode_side_weights(segment.weight, &params->weights[i])) return false;
+      params->segments[i] = {segment.weight.row_factors, segment.out, segment.out_stride,
+                             segment.weight.num_out, 0};
+      continue;
+    }
     if (!encode_weights(segment.weight, Shape::kCopyGroups, &params->weights[i])) return false;
     params->segments[i] = {segment.weight.scales, segment.out, segment.out_stride,
                            segment.weight.num_out, num_tiles};
@@ -89,16 +128,18 @@ bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
     }
   }
   constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
-  params->num_segments = Shape::kPair ? 1 : gemm.num_segments;
+  params->num_segments = Shape::kPair ? 1 : num_fp8;
   params->num_rows = gemm.num_rows;
   params->num_blocks = gemm.num_in / kScaleBlock;
   params->num_token_tiles = (gemm.num_rows + kTokens - 1) / kTokens;
   params->num_tiles = num_tiles;
-  params->num_units = num_tiles * params->num_token_tiles;
+  params->num_side_units = (gemm.num_segments - num_fp8) * params->num_token_tiles;
+  params->num_units = params->num_side_units + num_tiles * params->num_token_tiles;
   params->band = token_band(gemm, kTokens, params->num_token_tiles);
   params->epilogue = gemm.epilogue;
   params->operand = gemm.operand;
   params->range_flag = gemm.range_flag;
+  if (Shape::kSide && !encode_exact_tokens(gemm, &params->exact_x)) return false;
   return encode_tokens(gemm, &params->x) && encode_scales(gemm, &params->x_scales);
 }
 
@@ -128,7 +169,7 @@ float cost(const GemmFp8& gemm) {
                               : Shape::kTileRows == 192 ? 1.04f
                                                         : 1.15f;
   int num_tiles = 0;
-  for (int i = 0; i < gemm.num_segments; ++i) {
+  for (int i = 0; i < gemm.num_segments; ++i) {  // a side tile as one of the others
     num_tiles += (gemm.segments[i].weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
   }
   const int num_units = num_tiles * ((gemm.num_rows + kTokens - 1) / kTokens);
@@ -157,6 +198,13 @@ cudaError_t launch_soonest(const GemmFp8& gemm, cudaStream_t stream) {
   return middle <= narrow ? launch<Middle>(gemm, stream) : launch<Narrow>(gemm, stream);
 }
 
+template <bool kSide>
+cudaError_t launch_stores(const GemmFp8& gemm, bool is_alone, cudaStream_t stream) {
+  if (is_alone) return launch<Fp8Shape<128, 1, 1, false, kSide>>(gemm, stream);
+  return launch_soonest<Fp8Shape<128, 2, 2, false, kSide>, Fp8Shape<192, 1, 2, false, kSide>,
+                        Fp8Shape<128, 1, 2, false, kSide>>(gemm, stream);
+}
+
 bool is_aligned(const void* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
@@ -164,6 +212,14 @@ bool is_aligned(const void* p) {
 bool well_formed(const Fp8Operands& operands, int num_rows) {
   return is_aligned(operands.values) && is_aligned(operands.scales) && operands.stride % 16 == 0 &&
          operands.scale_stride % 4 == 0 && operands.scale_stride >= num_rows;
+}
+
+bool is_side(const GemmFp8& gemm, int i) {
+  const GemmSegment& segment = gemm.segments[i];
+  return i > 0 && segment.weight.scales == nullptr && gemm.epilogue == GemmEpilogue::kStore &&
+         segment.weight.row_factors != nullptr && segment.weight.num_out <= kFp8SideRows &&
+         segment.weight.num_out % 2 == 0 && segment.out_stride % 2 == 0 &&
+         gemm.exact_x != nullptr && is_aligned(gemm.exact_x) && gemm.exact_stride % 8 == 0;
 }
 
 bool well_formed(const GemmFp8& gemm) {
@@ -175,7 +231,11 @@ bool well_formed(const GemmFp8& gemm) {
   const bool is_fp32 = gemm.epilogue == GemmEpilogue::kStoreFp32;
   for (int i = 0; i < gemm.num_segments; ++i) {
     const GemmSegment& segment = gemm.segments[i];
-    if (segment.weight.scales == nullptr || segment.weight.num_in != gemm.num_in) return false;
+    if (segment.weight.num_in != gemm.num_in) return false;
+    if (i >= num_fp8_segments(gemm)) {
+      if (!is_side(gemm, i)) return false;
+      continue;
+    }
     if (is_pair || is_fp32) continue;
     if (!is_aligned(segment.out) || segment.out_stride % 8 != 0 ||
         segment.weight.num_out % kRowGroup != 0) {
@@ -194,12 +254,11 @@ cudaError_t launch_gemm_fp8(const GemmFp8& gemm, cudaStream_t stream) {
   if (!well_formed(gemm) || encode_tiled() == nullptr) return cudaErrorInvalidValue;
   const bool is_alone = gemm.num_rows <= kFp8TileTokens;
   if (gemm.epilogue == GemmEpilogue::kGateUp) {
-    return is_alone ? launch<Fp8Shape<128, 2, 1, true>>(gemm, stream)
-                    : launch<Fp8Shape<128, 2, 2, true>>(gemm, stream);
+    return is_alone ? launch<Fp8Shape<128, 2, 1, true, false>>(gemm, stream)
+                    : launch<Fp8Shape<128, 2, 2, true, false>>(gemm, stream);
   }
-  if (is_alone) return launch<Fp8Shape<128, 1, 1, false>>(gemm, stream);
-  return launch_soonest<Fp8Shape<128, 2, 2, false>, Fp8Shape<192, 1, 2, false>,
-                        Fp8Shape<128, 1, 2, false>>(gemm, stream);
+  return num_fp8_segments(gemm) < gemm.num_segments ? launch_stores<true>(gemm, is_alone, stream)
+                                                    : launch_stores<false>(gemm, is_alone, stream);
 }
 
 }  // namespace sluice::cuda

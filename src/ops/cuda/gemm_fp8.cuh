@@ -20,7 +20,7 @@ inline constexpr int kFp8Threads = kFp8Consumers + 128;
 inline constexpr int kFp8Warps = kFp8Consumers / 32;
 
 struct Fp8Segment {
-  const float* scales;
+  const float* scales;  // of a side tile the row factors
   void* out;
   int64_t out_stride;
   int num_out;
@@ -30,28 +30,32 @@ struct Fp8Segment {
 struct Fp8Params {
   CUtensorMap x;         // [rows][K] bytes, box 128 x 128, 128-byte swizzle
   CUtensorMap x_scales;  // [K / 128][rows] fp32, box 1 x 128
+  CUtensorMap exact_x;   // [rows][K] f16, box 128 x 64, 128-byte swizzle
   /// [row groups][blocks of 64 k][8 rows][64 bytes], box kCopyGroups x 2 x 8 x 64, 64-byte swizzle.
+  /// Of side tiles, behind the others: [row groups][halves of blocks][8 rows][64 bytes], box 8 x 2 x 8 x 64.
   CUtensorMap weights[kGemmSegments];
   Fp8Segment segments[kGemmSegments];
-  int num_segments;
+  int num_segments;    // in FP8
+  int num_side_units;  // before all others
   int num_rows;
   int num_blocks;       // of 128 k
   int num_tiles;        // of weight rows
   int num_token_tiles;  // of a cluster
-  int num_units;        // one times the other
+  int num_units;        // one times the other, and side tiles'
   int band;             // token tiles that are taken with all row tiles before others are begun
   GemmEpilogue epilogue;
   Fp8Operands operand;
   int* range_flag;
 };
 
-/// kRows: weight rows of a matrix instruction, 128 or 192. Gate|up: gate is piece 0 and up piece 1, 128 rows each.
-template <int kRows_, int kPieces_, int kCluster_, bool kPair_>
+/// kRows: weight rows of a matrix instruction, 128 or 192. kPair, gate|up: gate is piece 0 and up piece 1, 128 rows each. kSide: there are side tiles (gemm_fp8_side.cuh).
+template <int kRows_, int kPieces_, int kCluster_, bool kPair_, bool kSide_>
 struct Fp8Shape {
   static constexpr int kRows = kRows_;
   static constexpr int kPieces = kPieces_;
   static constexpr int kCluster = kCluster_;
   static constexpr bool kPair = kPair_;
+  static constexpr bool kSide = kSide_;
   static constexpr int kTileRows = kPair ? kRows : kPieces * kRows;
   static constexpr int kSums = kRows / 2;  // of a lane, of a piece
   static constexpr int kPieceGroups = kRows / kRowGroup;
@@ -113,6 +117,7 @@ struct Fp8Place {
   int segment;
   int tile;  // of the segment
   int token_first;
+  bool is_side = false;
 };
 
 /// This block's tiles: f(place).
@@ -122,10 +127,21 @@ __device__ __forceinline__ void for_fp8_tiles(const Fp8Params& params, F f) {
   const auto num_clusters = static_cast<int>(gridDim.x) / Shape::kCluster;
   const auto rank = static_cast<int>(blockIdx.x) % Shape::kCluster;
   for (int unit = cluster; unit < params.num_units; unit += num_clusters) {
-    const int band = unit / (params.band * params.num_tiles);
+    int in_band = unit;
+    if constexpr (Shape::kSide) {
+      if (unit < params.num_side_units) {
+        const int side = unit / params.num_token_tiles;
+        const int token_tile = unit - side * params.num_token_tiles;
+        f(Fp8Place{params.num_segments + side, 0,
+                   (token_tile * Shape::kCluster + rank) * kFp8TileTokens, true});
+        continue;
+      }
+      in_band -= params.num_side_units;
+    }
+    const int band = in_band / (params.band * params.num_tiles);
     const int band_first = band * params.band;
     const int band_width = min(params.band, params.num_token_tiles - band_first);
-    const int in_band = unit - band_first * params.num_tiles;
+    in_band -= band_first * params.num_tiles;
     const int tile = in_band / band_width;
     const int token_tile = band_first + in_band - tile * band_width;
     int segment = 0;

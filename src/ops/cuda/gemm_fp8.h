@@ -11,13 +11,20 @@
 
 namespace sluice::cuda {
 
+/// Most rows of an f16 weight that launch_gemm_fp8() takes beside those in FP8.
+inline constexpr int kFp8SideRows = 64;
+
 struct GemmFp8 {
   Fp8Operands x;
   int num_rows;  // at least 1
   int num_in;    // a multiple of 128
   int num_segments;
   /// Weights in FP8. Outputs 16-byte aligned, num_out and out_stride multiples of 8; kStoreFp32: any num_out and stride.
+  /// Behind at least one of those, with kStore, weights in f16 of at most kFp8SideRows rows, num_out and out_stride even: multiplied by `exact_x`, all of K in order in the tensor cores' fp32.
   GemmSegment segments[kGemmSegments];
+  /// [num_rows, num_in] f16(x * 2^-kActivationShift), in natural order: for weights in f16, else not read. 16-byte aligned, the stride in elements, a multiple of 8.
+  const uint16_t* exact_x;
+  int64_t exact_stride;
   GemmEpilogue epilogue;
   /// kGateUp: rb(rb(silu(rb(gate))) * rb(up)), quantised: operands of down_proj. num_out is a multiple of 128, segment outputs are not used. silu by ex2.approx and rcp.approx, before it is
   /// rounded to bf16; gates of -42 and less as if exp(-gate) were 2^60.

@@ -1,7 +1,7 @@
 #pragma once
 // The three threads that fill stages: weights, tokens with their scales, and the scales of the weights. Only tokens wait for the kernel before.
 
-#include "ops/cuda/gemm_fp8.cuh"
+#include "ops/cuda/gemm_fp8_side.cuh"
 
 namespace sluice::cuda {
 
@@ -12,6 +12,12 @@ __device__ void feed_fp8_weights(const Fp8Params& params, Fp8Ring<Shape> ring) {
   RingCursor<Shape::kStages> at;
   const auto rank = static_cast<int>(blockIdx.x) % Shape::kCluster;
   for_fp8_tiles<Shape>(params, [&](Fp8Place place) {
+    if constexpr (Shape::kSide) {
+      if (place.is_side) {
+        feed_fp8_side_weights(params, ring, at, place);
+        return;
+      }
+    }
     for (int b = 0; b < params.num_blocks; ++b) {
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);
       const uint32_t full = ring.full(at.slot);
@@ -40,6 +46,12 @@ template <typename Shape>
 __device__ void feed_fp8_tokens(const Fp8Params& params, Fp8Ring<Shape> ring) {
   RingCursor<Shape::kStages> at;
   for_fp8_tiles<Shape>(params, [&](Fp8Place place) {
+    if constexpr (Shape::kSide) {
+      if (place.is_side) {
+        feed_fp8_side_tokens(params, ring, at, place);
+        return;
+      }
+    }
     for (int b = 0; b < params.num_blocks; ++b) {
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);
       const uint32_t full = ring.full(at.slot);
@@ -58,6 +70,12 @@ template <typename Shape>
 __device__ void feed_fp8_weight_scales(const Fp8Params& params, Fp8Ring<Shape> ring) {
   RingCursor<Shape::kStages> at;
   for_fp8_tiles<Shape>(params, [&](Fp8Place place) {
+    if constexpr (Shape::kSide) {
+      if (place.is_side) {
+        feed_fp8_side_nothing(params, ring, at);
+        return;
+      }
+    }
     const Fp8Segment& segment = params.segments[place.segment];
     const int row = place.tile * Shape::kTileRows / kScaleBlock;
     const int last = (segment.num_out - 1) / kScaleBlock;

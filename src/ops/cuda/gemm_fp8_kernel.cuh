@@ -11,6 +11,15 @@ template <typename Shape>
 __device__ void consume_fp8(const Fp8Params& params, Fp8Ring<Shape> ring) {
   RingCursor<Shape::kStages> at;
   for_fp8_tiles<Shape>(params, [&](Fp8Place place) {
+    if constexpr (Shape::kSide) {
+      if (place.is_side) {
+        float sums[kFp8SideSums];
+        sum_fp8_side(params, ring, at, sums);
+        pdl_wait();
+        store_fp8_side(params, place, sums);
+        return;
+      }
+    }
     Fp8Totals<Shape> totals;
     sum_fp8_tile(params, ring, at, place, totals);
     // The tokens it summed came behind the feeder's wait; this thread's own is due before it reads or writes device memory.

@@ -41,7 +41,26 @@ bool takes_fp8(const ProjectionInput& x, const PackedWeight& weight) {
   return x.fp8.values != nullptr && weight.scales != nullptr;
 }
 
-cudaError_t prepare_fp8(const ProjectionInput& x, const ProjectionScratch& scratch,
+/// What f16 weights read of an input that there may be in FP8: nothing, as there are none; operands or values in natural order beside FP8; operands alone.
+enum class F16Order { kNone, kOperands, kNatural, kAlone };
+
+/// f16 weights that launch_gemm_fp8() takes along.
+bool fits_beside_fp8(const ProjectionOutput& output) {
+  return output.weight.scales == nullptr && output.weight.num_out <= kFp8SideRows &&
+         output.weight.num_out % 2 == 0 && output.stride % 2 == 0;
+}
+
+F16Order f16_order(const ProjectionInput& x, std::span<const ProjectionOutput> outputs) {
+  const auto is_fp8 = [&](const ProjectionOutput& o) { return takes_fp8(x, o.weight); };
+  if (std::ranges::none_of(outputs, is_fp8)) return F16Order::kAlone;
+  if (std::ranges::all_of(outputs, is_fp8)) return F16Order::kNone;
+  const bool are_few = std::ranges::all_of(
+      outputs, [&](const ProjectionOutput& o) { return is_fp8(o) || fits_beside_fp8(o); });
+  // Values that lie as operands stay so.
+  return x.values != nullptr && are_few ? F16Order::kNatural : F16Order::kOperands;
+}
+
+cudaError_t prepare_fp8(const ProjectionInput& x, F16Order order, const ProjectionScratch& scratch,
                         cudaStream_t stream) {
   if (x.has_fp8) return cudaSuccess;
   if (x.values == nullptr) {
@@ -56,16 +75,17 @@ cudaError_t prepare_fp8(const ProjectionInput& x, const ProjectionScratch& scrat
   args.norm_weight = x.norm_weight;
   args.eps = x.eps;
   args.to = x.fp8;
-  args.f16_operands = x.operands;
+  if (order != F16Order::kNone) args.f16_operands = x.operands;
+  args.f16_in_order = order == F16Order::kNatural;
   args.out_stride = x.num_cols;
   args.range_flag = scratch.range_flag;
   return launch_fp8_operands(args, stream);
 }
 
 /// Makes the operands of values.
-cudaError_t prepare(const ProjectionInput& x, const ProjectionScratch& scratch,
+cudaError_t prepare(const ProjectionInput& x, F16Order order, const ProjectionScratch& scratch,
                     cudaStream_t stream) {
-  if (x.fp8.values != nullptr) return prepare_fp8(x, scratch, stream);
+  if (order != F16Order::kAlone) return prepare_fp8(x, order, scratch, stream);
   if (x.values == nullptr) return cudaSuccess;
   OperandsArgs args = {};
   args.values = x.values;
@@ -108,9 +128,10 @@ GemmSegment segment_of(const ProjectionOutput& output) {
   return {output.weight, output.out, output.stride};
 }
 
-/// The outputs whose weights are FP8, then the others.
-cudaError_t project_fp8(const ProjectionInput& x, std::span<const ProjectionOutput> outputs,
-                        const ProjectionScratch& scratch, cudaStream_t stream) {
+/// The outputs whose weights are FP8, and the others beside them or behind them.
+cudaError_t project_fp8(const ProjectionInput& x, F16Order order,
+                        std::span<const ProjectionOutput> outputs, const ProjectionScratch& scratch,
+                        cudaStream_t stream) {
   GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kStore, scratch);
   Gemm exact = gemm_of(x, GemmEpilogue::kStore, scratch);
   for (const ProjectionOutput& output : outputs) {
@@ -119,6 +140,13 @@ cudaError_t project_fp8(const ProjectionInput& x, std::span<const ProjectionOutp
     } else {
       exact.segments[exact.num_segments++] = segment_of(output);
     }
+  }
+  if (order == F16Order::kNatural) {
+    gemm.exact_x = x.operands;
+    gemm.exact_stride = x.num_cols;
+    std::copy_n(exact.segments, exact.num_segments, gemm.segments + gemm.num_segments);
+    gemm.num_segments += exact.num_segments;
+    exact.num_segments = 0;
   }
   if (gemm.num_segments > 0) {
     if (const cudaError_t error = launch_gemm_fp8(gemm, stream); error != cudaSuccess) return error;
@@ -152,8 +180,11 @@ size_t projection_ticket_bytes() {
 cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> outputs,
                     const ProjectionScratch& scratch, cudaStream_t stream) {
   if (outputs.size() > static_cast<size_t>(kSkinnyOutputsMax)) return cudaErrorInvalidValue;
-  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
-  if (x.fp8.values != nullptr) return project_fp8(x, outputs, scratch, stream);
+  const F16Order order = f16_order(x, outputs);
+  if (const cudaError_t error = prepare(x, order, scratch, stream); error != cudaSuccess) {
+    return error;
+  }
+  if (x.fp8.values != nullptr) return project_fp8(x, order, outputs, scratch, stream);
   const bool all_stored =
       std::all_of(outputs.begin(), outputs.end(),
                   [&](const ProjectionOutput& o) { return is_stored(x, o.stride); });
@@ -178,7 +209,10 @@ cudaError_t project(const ProjectionInput& x, std::span<const ProjectionOutput> 
 
 cudaError_t project_residual(const ProjectionInput& x, const ProjectionOutput& output,
                              const ProjectionScratch& scratch, cudaStream_t stream) {
-  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
+  const F16Order order = f16_order(x, {&output, 1});
+  if (const cudaError_t error = prepare(x, order, scratch, stream); error != cudaSuccess) {
+    return error;
+  }
   if (takes_fp8(x, output.weight)) {
     GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kResidual, scratch);
     gemm.num_segments = 1;
@@ -204,8 +238,12 @@ bool gates_in_fp8(const ProjectionInput& x, const GateUpOutput& output) {
 
 cudaError_t project_gate_up(const ProjectionInput& x, const GateUpOutput& output,
                             const ProjectionScratch& scratch, cudaStream_t stream) {
-  if (const cudaError_t error = prepare(x, scratch, stream); error != cudaSuccess) return error;
-  if (gates_in_fp8(x, output)) {
+  const bool is_fp8 = gates_in_fp8(x, output);
+  const F16Order order = is_fp8 ? F16Order::kNone : F16Order::kAlone;
+  if (const cudaError_t error = prepare(x, order, scratch, stream); error != cudaSuccess) {
+    return error;
+  }
+  if (is_fp8) {
     GemmFp8 gemm = gemm_fp8_of(x, GemmEpilogue::kGateUp, scratch);
     gemm.num_segments = 2;
     gemm.segments[0].weight = output.gate;

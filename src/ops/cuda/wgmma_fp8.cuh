@@ -68,4 +68,12 @@ struct Fp8Wgmma<192> {
   }
 };
 
+/// sums += A B of 64 weight rows, both f16, 16 of k a step; descriptors as above.
+__device__ __forceinline__ void add_f16_product(float (&d)[32], uint32_t tokens, uint32_t weights) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" SLUICE_SUMS64
+               "}, %32, %33, 1, 1, 1, 0, 0;"
+               : SLUICE_D32("+f", d, 0)
+               : "l"(fp8_tokens_descriptor(tokens)), "l"(fp8_weights_descriptor(weights)));
+}
+
 }  // namespace sluice::cuda
