@@ -77,8 +77,23 @@ struct Weight {
   }
 };
 
+/// One for all launches, poisoned; tickets must be zero before and after.
+struct Workspace {
+  DeviceArray<float> partials{cuda::kGemmFp8PartialBytes / sizeof(float)};
+  DeviceArray<int> tickets{std::vector<int>(size_t{cuda::kGemmTickets}, 0)};
+  static Workspace& get() {
+    static Workspace workspace;
+    return workspace;
+  }
+  bool is_left_clean() const {
+    const std::vector<int> left = tickets.fetch();
+    return std::ranges::all_of(left, [](int t) { return t == 0; });
+  }
+};
+
 cuda::GemmFp8 gemm_of(const cuda::Fp8Operands& x, int num_rows, int num_in) {
   cuda::GemmFp8 gemm = {};
+  gemm.workspace = {Workspace::get().partials.data(), Workspace::get().tickets.data()};
   gemm.x = x;
   gemm.num_rows = num_rows;
   gemm.num_in = num_in;
@@ -237,57 +252,63 @@ TEST(GemmFp8, StoresRoundOnceAndStayInside) {
 }
 
 /// Operands of down_proj: from their own totals, up to what the approximate exponential moves; bits by row count.
-TEST(GemmFp8, GateUpQuantisesItsProduct) {
-  constexpr int kRows = 300;
-  constexpr int kOut = 384;
-  const Activations x(kRows, 1024, 1);
-  const Weights weights = random_weights({kOut, kOut}, 1024);
-  const auto sums = totals(x.operands(), kRows, weights);
-  std::vector<bf16> product(static_cast<size_t>(kRows * kOut));
+void expect_quantised_product(int num_out, int num_in, int most_rows) {
+  const Activations x(most_rows, num_in, 1);
+  const Weights weights = random_weights({num_out, num_out}, num_in);
+  const auto sums = totals(x.operands(), most_rows, weights);
+  std::vector<bf16> product(static_cast<size_t>(most_rows * num_out));
   for (size_t i = 0; i < product.size(); ++i) {
     const float gate = to_float(to_bf16(sums[0][i]));
     const float up = to_float(to_bf16(sums[1][i]));
     const float silu = to_float(to_bf16(gate / (1.0f + std::exp(-gate))));
     product[i] = to_bf16(silu * up);
   }
-  const Quantised wanted = quantise(product, kRows, kOut);
+  const Quantised wanted = quantise(product, most_rows, num_out);
   std::vector<uint8_t> first_codes;
-  for (const int num_rows : {kRows, 1, 128, 200}) {
+  for (const int num_rows : {most_rows, 1, 128, 200}) {
     const int stride = (num_rows + 3) / 4 * 4;
-    const DeviceArray<uint8_t> values(static_cast<size_t>((num_rows + 1) * kOut));
-    const DeviceArray<float> scales(static_cast<size_t>(kOut / 128 * stride));
+    const DeviceArray<uint8_t> values(static_cast<size_t>((num_rows + 1) * num_out));
+    const DeviceArray<float> scales(static_cast<size_t>(num_out / 128 * stride));
     const DeviceArray<int> flag(std::vector<int>{0});
-    cuda::GemmFp8 gemm = gemm_of(x.operands(), num_rows, 1024);
+    cuda::GemmFp8 gemm = gemm_of(x.operands(), num_rows, num_in);
     gemm.epilogue = cuda::GemmEpilogue::kGateUp;
     gemm.num_segments = 2;
     for (int i = 0; i < 2; ++i)
       gemm.segments[i] = {weights[static_cast<size_t>(i)].view(), nullptr, 0};
-    gemm.operand = {values.data(), kOut, scales.data(), stride};
+    gemm.operand = {values.data(), num_out, scales.data(), stride};
     gemm.range_flag = flag.data();
     ASSERT_EQ(cuda::launch_gemm_fp8(gemm, nullptr), cudaSuccess);
     const std::vector<uint8_t> codes = values.fetch();
     const std::vector<float> got_scales = scales.fetch();
     EXPECT_EQ(flag.fetch()[0], 0);
     if (first_codes.empty()) first_codes = codes;
-    EXPECT_TRUE(std::equal(codes.begin(), codes.end() - kOut, first_codes.begin())) << num_rows;
-    EXPECT_TRUE(std::all_of(codes.end() - kOut, codes.end(), [](uint8_t c) { return c == 0xff; }));
+    EXPECT_TRUE(std::equal(codes.begin(), codes.end() - num_out, first_codes.begin())) << num_rows;
+    EXPECT_TRUE(
+        std::all_of(codes.end() - num_out, codes.end(), [](uint8_t c) { return c == 0xff; }));
     int num_off = 0;
     int num_far = 0;
     for (int m = 0; m < num_rows; ++m) {
-      for (int k = 0; k < kOut; ++k) {
-        const uint8_t code = codes[static_cast<size_t>(m * kOut + cuda::fp8_operand_place(k))];
-        const uint8_t want = wanted.codes[static_cast<size_t>(m * kOut + k)];
+      for (int k = 0; k < num_out; ++k) {
+        const uint8_t code = codes[static_cast<size_t>(m * num_out + cuda::fp8_operand_place(k))];
+        const uint8_t want = wanted.codes[static_cast<size_t>(m * num_out + k)];
         num_off += code != want;
         num_far += std::abs((code & 127) - (want & 127)) > 1;
       }
-      for (int b = 0; b < kOut / 128; ++b) {
-        const float want = wanted.scales[static_cast<size_t>(b * kRows + m)];
+      for (int b = 0; b < num_out / 128; ++b) {
+        const float want = wanted.scales[static_cast<size_t>(b * most_rows + m)];
         EXPECT_NEAR(got_scales[static_cast<size_t>(b * stride + m)], want, want / 100);
       }
     }
-    EXPECT_LE(num_off, num_rows * kOut / 100 + 4) << num_rows;
+    EXPECT_LE(num_off, num_rows * num_out / 100 + 4) << num_rows;
     EXPECT_EQ(num_far, 0) << num_rows;
   }
+}
+
+TEST(GemmFp8, GateUpQuantisesItsProduct) {
+  expect_quantised_product(384, 1024, 300);
+  // The last 16 tiles are split: of 1,024 rows in turn, of fewer by several blocks.
+  expect_quantised_product(82 * 128, 512, 1024);
+  EXPECT_TRUE(Workspace::get().is_left_clean());
 }
 
 /// An f16 weight as packed.h has it, rows of different size; and activations as they are.
@@ -430,6 +451,12 @@ TEST(GemmFp8, NamesWhatItDoesNotTake) {
   EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
   bad = gemm;
   bad.num_rows = 0;
+  EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
+  bad = gemm;
+  bad.num_segments = 2;
+  bad.segments[1] = gemm.segments[0];
+  bad.segments[1].weight.scales = nullptr;  // f16 of too many rows
+  bad.segments[1].weight.row_factors = gemm.segments[0].weight.scales;
   EXPECT_EQ(cuda::launch_gemm_fp8(bad, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }

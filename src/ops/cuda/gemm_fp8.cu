@@ -1,4 +1,5 @@
 // Implements ops/cuda/gemm_fp8.h. Test: tests/gpu gemm_fp8. Log: bench/results/h200/prefill_fp8.md.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/cuda/chained_launch.cuh"
@@ -108,34 +109,100 @@ int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
   return (num_token_tiles + num_bands - 1) / num_bands;
 }
 
+int round_up(int count, int size) {
+  return (count + size - 1) / size;
+}
+
+/// The clusters that tiles are split for, whatever they run on: the split is part of the order of sums.
+constexpr int kPlannedClusters = 66;
+/// How many tiles of gate and up are not summed in whole rounds, and so in slices: few, of many; else 0.
+int num_tail_tiles(const GemmFp8& gemm) {
+  if (gemm.epilogue != GemmEpilogue::kGateUp || gemm.num_in / kScaleBlock < kFp8Slices) return 0;
+  const int num_tiles = round_up(gemm.segments[0].weight.num_out, kScaleBlock);
+  const int rest = num_tiles % kPlannedClusters;
+  return num_tiles > kPlannedClusters && rest * kFp8Slices <= kPlannedClusters ? rest : 0;
+}
+
+/// What a form of tiles needs of the launch's plan.
+struct Plan {
+  int num_tiles, num_whole_tiles, num_token_tiles, num_shared, num_in_turn, num_units;
+  /// About how long it takes: weight rows that a cluster passes one behind the other.
+  float cost;
+};
+
+/// Split tiles in turn for whole rounds, their slices shared out for the rest if that ends sooner.
 template <typename Shape>
-bool fill_params(const GemmFp8& gemm, Fp8Params* params) {
+Plan plan_of(const GemmFp8& gemm, int num_clusters) {
+  constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
+  constexpr int64_t kSlotBytes = int64_t{kFp8TileTokens} * Shape::kPieces * Shape::kRows * 4;
+  // Measured (prefill_fp8.md) at 192 rows; estimated at 128 from what shared memory must carry.
+  constexpr float kHandicap = Shape::kTileRows == 256   ? 1.0f
+                              : Shape::kTileRows == 192 ? 1.04f
+                                                        : 1.15f;
+  // 128s of K that joining slices costs; estimated.
+  constexpr float kJoinBlocks = 8.0f;
+  const int num_fp8 = num_fp8_segments(gemm);
+  Plan plan = {};
+  for (int i = 0; i < (Shape::kPair ? 1 : num_fp8); ++i) {
+    plan.num_tiles += round_up(gemm.segments[i].weight.num_out, Shape::kTileRows);
+  }
+  plan.num_token_tiles = round_up(gemm.num_rows, kTokens);
+  const int num_split_tiles = Shape::kSplit ? num_tail_tiles(gemm) : 0;
+  plan.num_whole_tiles = plan.num_tiles - num_split_tiles;
+  const int num_sides = (gemm.num_segments - (Shape::kPair ? gemm.num_segments : num_fp8)) *
+                        plan.num_token_tiles;  // like tiles
+  const int num_split = num_split_tiles * plan.num_token_tiles;
+  const int num_whole = plan.num_whole_tiles * plan.num_token_tiles + num_sides;
+  const auto rounds = static_cast<float>(round_up(num_whole + num_split, num_clusters));
+  const int shared = std::min((num_whole + num_split) % num_clusters, num_split);
+  const auto shared_rounds =
+      static_cast<float>(round_up(num_whole + num_split - shared, num_clusters)) +
+      static_cast<float>(round_up(shared * kFp8Slices, num_clusters)) /
+          static_cast<float>(kFp8Slices) +
+      kJoinBlocks * kScaleBlock / static_cast<float>(gemm.num_in);
+  const int64_t num_slots =
+      (int64_t{shared} * kFp8Slices + num_clusters) * int64_t{Shape::kCluster};
+  const bool fits = num_slots * kSlotBytes <= kGemmFp8PartialBytes &&
+                    2 * shared * Shape::kCluster <= kGemmTickets;
+  const bool shares = shared > 0 && fits && shared_rounds < rounds;
+  plan.num_shared = shares ? shared : 0;
+  plan.num_in_turn = num_split - plan.num_shared;
+  plan.num_units = plan.num_shared * kFp8Slices + plan.num_in_turn + num_whole;
+  plan.cost = (shares ? shared_rounds : rounds) * Shape::kTileRows * kHandicap;
+  return plan;
+}
+
+template <typename Shape>
+bool fill_params(const GemmFp8& gemm, const Plan& plan, Fp8Params* params) {
   const int num_fp8 = num_fp8_segments(gemm);
   int num_tiles = 0;
   for (int i = 0; i < gemm.num_segments; ++i) {
     const GemmSegment& segment = gemm.segments[i];
-    if (i >= num_fp8) {
-      if (!encode_side_weights(segment.weight, &params->weights[i])) return false;
-      params->segments[i] = {segment.weight.row_factors, segment.out, segment.out_stride,
-                             segment.weight.num_out, 0};
-      continue;
+    const bool is_side = i >= num_fp8;
+    const PackedWeight& weight = segment.weight;
+    if (!(is_side ? encode_side_weights(weight, &params->weights[i])
+                  : encode_weights(weight, Shape::kCopyGroups, &params->weights[i]))) {
+      return false;
     }
-    if (!encode_weights(segment.weight, Shape::kCopyGroups, &params->weights[i])) return false;
-    params->segments[i] = {segment.weight.scales, segment.out, segment.out_stride,
-                           segment.weight.num_out, num_tiles};
-    if (!Shape::kPair || i == 0) {
-      num_tiles += (segment.weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
-    }
+    params->segments[i] = {is_side ? weight.row_factors : weight.scales, segment.out,
+                           segment.out_stride, weight.num_out, num_tiles};
+    num_tiles += round_up(weight.num_out, Shape::kTileRows);
   }
-  constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
   params->num_segments = Shape::kPair ? 1 : num_fp8;
   params->num_rows = gemm.num_rows;
   params->num_blocks = gemm.num_in / kScaleBlock;
-  params->num_token_tiles = (gemm.num_rows + kTokens - 1) / kTokens;
-  params->num_tiles = num_tiles;
-  params->num_side_units = (gemm.num_segments - num_fp8) * params->num_token_tiles;
-  params->num_units = params->num_side_units + num_tiles * params->num_token_tiles;
-  params->band = token_band(gemm, kTokens, params->num_token_tiles);
+  params->num_side_units = (gemm.num_segments - num_fp8) * plan.num_token_tiles;
+  params->num_tiles = plan.num_tiles;
+  params->num_whole_tiles = plan.num_whole_tiles;
+  params->num_shared = plan.num_shared;
+  params->num_in_turn = plan.num_in_turn;
+  const int num_behind = plan.num_units - plan.num_shared * kFp8Slices;
+  params->turn_stride = std::max(1, num_behind / std::max(1, plan.num_in_turn));
+  params->num_token_tiles = plan.num_token_tiles;
+  params->num_units = plan.num_units;
+  params->band = token_band(gemm, kFp8TileTokens * Shape::kCluster, plan.num_token_tiles);
+  params->partials = gemm.workspace.partials;
+  params->tickets = gemm.workspace.tickets;
   params->epilogue = gemm.epilogue;
   params->operand = gemm.operand;
   params->range_flag = gemm.range_flag;
@@ -160,31 +227,20 @@ int clusters_at_once() {
   return found;
 }
 
-/// About how long a launch takes: weight rows that a cluster passes one behind the other, narrower tiles at their measured handicap.
 template <typename Shape>
 float cost(const GemmFp8& gemm) {
-  constexpr int kTokens = kFp8TileTokens * Shape::kCluster;
-  // Measured (prefill_fp8.md) at 192 rows; estimated at 128 from what shared memory must carry.
-  constexpr float kHandicap = Shape::kTileRows == 256   ? 1.0f
-                              : Shape::kTileRows == 192 ? 1.04f
-                                                        : 1.15f;
-  int num_tiles = 0;
-  for (int i = 0; i < gemm.num_segments; ++i) {  // a side tile as one of the others
-    num_tiles += (gemm.segments[i].weight.num_out + Shape::kTileRows - 1) / Shape::kTileRows;
-  }
-  const int num_units = num_tiles * ((gemm.num_rows + kTokens - 1) / kTokens);
   const int num_clusters = clusters_at_once<Shape>();
-  if (num_clusters == 0) return INFINITY;
-  return static_cast<float>((num_units + num_clusters - 1) / num_clusters * Shape::kTileRows) *
-         kHandicap;
+  return num_clusters == 0 ? INFINITY : plan_of<Shape>(gemm, num_clusters).cost;
 }
 
 template <typename Shape>
 cudaError_t launch(const GemmFp8& gemm, cudaStream_t stream) {
   const int num_clusters = clusters_at_once<Shape>();
+  if (num_clusters == 0) return cudaErrorInvalidValue;
+  const Plan plan = plan_of<Shape>(gemm, num_clusters);
   Fp8Params params;
-  if (num_clusters == 0 || !fill_params<Shape>(gemm, &params)) return cudaErrorInvalidValue;
-  const int used = params.num_units < num_clusters ? params.num_units : num_clusters;
+  if (!fill_params<Shape>(gemm, plan, &params)) return cudaErrorInvalidValue;
+  const int used = std::min(plan.num_units, num_clusters);
   return launch_chained<gemm_fp8_kernel<Shape>>(launch_of<Shape>(used), stream, params);
 }
 
@@ -198,11 +254,19 @@ cudaError_t launch_soonest(const GemmFp8& gemm, cudaStream_t stream) {
   return middle <= narrow ? launch<Middle>(gemm, stream) : launch<Narrow>(gemm, stream);
 }
 
-template <bool kSide>
-cudaError_t launch_stores(const GemmFp8& gemm, bool is_alone, cudaStream_t stream) {
-  if (is_alone) return launch<Fp8Shape<128, 1, 1, false, kSide>>(gemm, stream);
-  return launch_soonest<Fp8Shape<128, 2, 2, false, kSide>, Fp8Shape<192, 1, 2, false, kSide>,
-                        Fp8Shape<128, 1, 2, false, kSide>>(gemm, stream);
+template <Fp8Beside kBeside>
+cudaError_t launch_stores(const GemmFp8& gemm, cudaStream_t stream) {
+  if (gemm.num_rows <= kFp8TileTokens) {
+    return launch<Fp8Shape<128, 1, 1, false, kBeside>>(gemm, stream);
+  }
+  return launch_soonest<Fp8Shape<128, 2, 2, false, kBeside>, Fp8Shape<192, 1, 2, false, kBeside>,
+                        Fp8Shape<128, 1, 2, false, kBeside>>(gemm, stream);
+}
+
+template <Fp8Beside kBeside>
+cudaError_t launch_pairs(const GemmFp8& gemm, cudaStream_t stream) {
+  return gemm.num_rows <= kFp8TileTokens ? launch<Fp8Shape<128, 2, 1, true, kBeside>>(gemm, stream)
+                                         : launch<Fp8Shape<128, 2, 2, true, kBeside>>(gemm, stream);
 }
 
 bool is_aligned(const void* p) {
@@ -252,13 +316,17 @@ bool well_formed(const GemmFp8& gemm) {
 
 cudaError_t launch_gemm_fp8(const GemmFp8& gemm, cudaStream_t stream) {
   if (!well_formed(gemm) || encode_tiled() == nullptr) return cudaErrorInvalidValue;
-  const bool is_alone = gemm.num_rows <= kFp8TileTokens;
-  if (gemm.epilogue == GemmEpilogue::kGateUp) {
-    return is_alone ? launch<Fp8Shape<128, 2, 1, true, false>>(gemm, stream)
-                    : launch<Fp8Shape<128, 2, 2, true, false>>(gemm, stream);
+  const bool is_split = num_tail_tiles(gemm) > 0;
+  if (is_split && (gemm.workspace.partials == nullptr || gemm.workspace.tickets == nullptr)) {
+    return cudaErrorInvalidValue;
   }
-  return num_fp8_segments(gemm) < gemm.num_segments ? launch_stores<true>(gemm, is_alone, stream)
-                                                    : launch_stores<false>(gemm, is_alone, stream);
+  if (gemm.epilogue == GemmEpilogue::kGateUp) {
+    return is_split ? launch_pairs<Fp8Beside::kSlices>(gemm, stream)
+                    : launch_pairs<Fp8Beside::kNothing>(gemm, stream);
+  }
+  return num_fp8_segments(gemm) < gemm.num_segments
+             ? launch_stores<Fp8Beside::kSides>(gemm, stream)
+             : launch_stores<Fp8Beside::kNothing>(gemm, stream);
 }
 
 }  // namespace sluice::cuda

@@ -14,6 +14,12 @@ __device__ __forceinline__ int lane_read_here() {
   return lane;
 }
 
+__device__ __forceinline__ int thread_read_here() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 /// Where byte `column` of row `row` of a warp's 16 x 128 bytes lies. Bits of `column` that are 0 may be flipped in afterwards.
 __device__ __forceinline__ uint32_t aside_place(int row, int column) {
   return static_cast<uint32_t>((row * 128 + column) ^ row % 8 * 16);
@@ -123,18 +129,17 @@ __device__ __forceinline__ void store_fp8_bf16(const Fp8Bf16Out& out, bool adds,
   }
 }
 
-template <typename Shape>
+/// kCount totals of the lane, twice as many columns.
+template <int kCount>
 __device__ __forceinline__ void store_fp8_fp32(const Fp8Params& params, const Fp8Segment& segment,
-                                               int token, int n_first,
-                                               const Fp8Totals<Shape>& totals) {
+                                               int token, int n_first, const float* totals) {
   const int lane = lane_read_here();
 #pragma unroll
-  for (int i = 0; i < Shape::kPieces * Shape::kSums; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     const int m = token + lane / 4 + i / 2 % 2 * 8;
     const int n = n_first + i / 4 * 8 + lane % 4 * 2 + i % 2;
     if (m < params.num_rows && n < segment.num_out) {
-      static_cast<float*>(segment.out)[m * segment.out_stride + n] =
-          totals.v[i / Shape::kSums][i % Shape::kSums];
+      static_cast<float*>(segment.out)[m * segment.out_stride + n] = totals[i];
     }
   }
 }
@@ -213,9 +218,7 @@ __device__ __forceinline__ void store_fp8_gate_up(const Fp8Params& params, Fp8Pl
 template <typename Shape>
 __device__ __forceinline__ void store_fp8_tile(const Fp8Params& params, Fp8Ring<Shape> ring,
                                                Fp8Place place, const Fp8Totals<Shape>& totals) {
-  int warp;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(warp));
-  warp /= kWarp;
+  const int warp = thread_read_here() / kWarp;
   const int token = place.token_first + 16 * warp;
   if constexpr (Shape::kPair) {
     store_fp8_gate_up(params, place, ring.aside(warp), token, totals);
@@ -223,7 +226,11 @@ __device__ __forceinline__ void store_fp8_tile(const Fp8Params& params, Fp8Ring<
     const Fp8Segment& segment = params.segments[place.segment];
     const int n_first = place.tile * Shape::kTileRows;
     if (params.epilogue == GemmEpilogue::kStoreFp32) {
-      store_fp8_fp32(params, segment, token, n_first, totals);
+#pragma unroll
+      for (int p = 0; p < Shape::kPieces; ++p) {
+        store_fp8_fp32<Shape::kSums>(params, segment, token, n_first + p * Shape::kRows,
+                                     totals.v[p]);
+      }
     } else {
       store_fp8_bf16<Shape>({params, segment, ring.aside(warp), token, n_first},
                             params.epilogue == GemmEpilogue::kResidual, totals);

@@ -18,7 +18,8 @@ __device__ void feed_fp8_weights(const Fp8Params& params, Fp8Ring<Shape> ring) {
         return;
       }
     }
-    for (int b = 0; b < params.num_blocks; ++b) {
+    const Fp8Blocks blocks = fp8_blocks(params, place);
+    for (int b = blocks.begin; b < blocks.end; ++b) {
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);
       const uint32_t full = ring.full(at.slot);
       barrier_expect(full, Shape::kPieces * Shape::kPieceBytes);
@@ -52,7 +53,8 @@ __device__ void feed_fp8_tokens(const Fp8Params& params, Fp8Ring<Shape> ring) {
         return;
       }
     }
-    for (int b = 0; b < params.num_blocks; ++b) {
+    const Fp8Blocks blocks = fp8_blocks(params, place);
+    for (int b = blocks.begin; b < blocks.end; ++b) {
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);
       const uint32_t full = ring.full(at.slot);
       barrier_expect(full, Shape::kTokenBytes + Shape::kScaleBytes);
@@ -83,10 +85,11 @@ __device__ void feed_fp8_weight_scales(const Fp8Params& params, Fp8Ring<Shape> r
     const float* second = Shape::kPair ? params.segments[1].scales + (first - segment.scales)
                           : row < last ? first + params.num_blocks
                                        : first;
-    float2 ahead = make_float2(__ldg(first), __ldg(second));
-    for (int b = 0; b < params.num_blocks; ++b) {
+    const Fp8Blocks blocks = fp8_blocks(params, place);
+    float2 ahead = make_float2(__ldg(first + blocks.begin), __ldg(second + blocks.begin));
+    for (int b = blocks.begin; b < blocks.end; ++b) {
       const float2 scales = ahead;
-      if (b + 1 < params.num_blocks) {
+      if (b + 1 < blocks.end) {
         ahead = make_float2(__ldg(first + b + 1), __ldg(second + b + 1));
       }
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);

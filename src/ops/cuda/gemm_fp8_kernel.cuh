@@ -3,6 +3,7 @@
 
 #include "ops/cuda/gemm_fp8_epilogue.cuh"
 #include "ops/cuda/gemm_fp8_feed.cuh"
+#include "ops/cuda/gemm_fp8_slices.cuh"
 #include "ops/cuda/pdl.cuh"
 
 namespace sluice::cuda {
@@ -20,12 +21,17 @@ __device__ void consume_fp8(const Fp8Params& params, Fp8Ring<Shape> ring) {
         return;
       }
     }
+    if constexpr (Shape::kSplit) {
+      consume_fp8_slices(params, ring, at, place);
+      return;
+    }
     Fp8Totals<Shape> totals;
-    sum_fp8_tile(params, ring, at, place, totals);
+    sum_fp8_tile(ring, at, place, 0, params.num_blocks, totals);
     // The tokens it summed came behind the feeder's wait; this thread's own is due before it reads or writes device memory.
     pdl_wait();
     store_fp8_tile(params, ring, place, totals);
   });
+  if constexpr (Shape::kSplit) finish_fp8_tiles(params, ring);
 }
 
 template <typename Shape>
@@ -43,15 +49,20 @@ __global__ void __launch_bounds__(kFp8Threads, 1)
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const bool one = threadIdx.x % kWarp == 0;
   if (warp >= kFp8Warps) {
-    lower_registers<24>();
+    lower_registers<Shape::kFeederRegisters>();
     if (warp == kFp8Warps && one) feed_fp8_weights(params, ring);
     if (warp == kFp8Warps + 1) {
+      if (one) {
+        prefetch_map(&params.x);
+        prefetch_map(&params.x_scales);
+        if (Shape::kSide) prefetch_map(&params.exact_x);
+      }
       pdl_wait();
       if (one) feed_fp8_tokens(params, ring);
     }
     if (warp == kFp8Warps + 2 && one) feed_fp8_weight_scales(params, ring);
   } else {
-    raise_registers<240>();
+    raise_registers<Shape::kConsumerRegisters>();
     consume_fp8(params, ring);
   }
   // The other block's copies and arrivals end before this block's shared memory does.

@@ -45,10 +45,10 @@ struct Fp8Scales {
   }
 };
 
-/// Totals of a tile.
+/// Totals of a tile over K's 128s [begin, end).
 template <typename Shape>
-__device__ __forceinline__ void sum_fp8_tile(const Fp8Params& params, Fp8Ring<Shape> ring,
-                                             RingCursor<Shape::kStages>& at, Fp8Place place,
+__device__ __forceinline__ void sum_fp8_tile(Fp8Ring<Shape> ring, RingCursor<Shape::kStages>& at,
+                                             Fp8Place place, int begin, int end,
                                              Fp8Totals<Shape>& totals) {
   constexpr int kParts = Shape::kRows / kFp8ScaleColumns;
   using Instruction = Fp8Wgmma<Shape::kRows>;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void sum_fp8_tile(const Fp8Params& params, Fp8Ring<Sh
   barrier_wait(ring.full(at.slot), at.parity);
   scales.load(ring, at.slot, row);
 #pragma unroll 1
-  for (int b = 0; b < params.num_blocks; ++b) {
+  for (int b = begin; b < end; ++b) {
     const uint32_t tokens = fp8_descriptor(ring.tokens(at.slot) + group * (Shape::kTokenBytes / 2));
     const uint32_t empty = ring.empty(at.slot);
     Fp8Scales next_scales = scales;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void sum_fp8_tile(const Fp8Params& params, Fp8Ring<Sh
       }
       if (p + 1 == Shape::kPieces) {
         at.advance();
-        if (b + 1 < params.num_blocks) {
+        if (b + 1 < end) {
           barrier_wait(ring.full(at.slot), at.parity);
           next_scales.load(ring, at.slot, row);
         }

@@ -116,6 +116,7 @@ Gemm gemm_of(const ProjectionInput& x, GemmEpilogue epilogue, const ProjectionSc
 GemmFp8 gemm_fp8_of(const ProjectionInput& x, GemmEpilogue epilogue,
                     const ProjectionScratch& scratch) {
   GemmFp8 gemm = {};
+  gemm.workspace = {scratch.partials, scratch.tickets};
   gemm.x = x.fp8;
   gemm.num_rows = x.num_rows;
   gemm.num_in = x.num_cols;
@@ -170,8 +171,9 @@ cudaError_t for_slices(const ProjectionInput& x, Fn&& fn) {
 }  // namespace
 
 size_t projection_partial_bytes() {
-  return has_prefill_kernels() ? std::max(kGemmPartialBytes, kGemmPrefillPartialBytes)
-                               : kGemmPartialBytes;
+  return has_prefill_kernels()
+             ? std::max({kGemmPartialBytes, kGemmPrefillPartialBytes, kGemmFp8PartialBytes})
+             : kGemmPartialBytes;
 }
 size_t projection_ticket_bytes() {
   return kGemmTickets * sizeof(int);
