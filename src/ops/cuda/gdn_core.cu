@@ -2,10 +2,12 @@
 //
 // A block has 128 / kSlices value columns of one value head; the kSlices blocks of a head are a
 // cluster, since the norm's mean goes over the whole head: they send each other the squares' sums.
-//   A run of one row is a matter of bandwidth: 8 warps (a half of the block, which has two such runs
-//   side by side where steps have many) read 128 bytes of a row of k at a time and convolve a thread a channel.
+//   8 warps have a run: the block, or a half of it where steps are large.
+//   A run of one row is a matter of bandwidth: the warps read 128 bytes of a row of k at a time and
+//   convolve a thread a channel.
 //   A run of several is a matter of the steps from row to row: 4 warps own the state, 16 columns each,
-//   and need no other warp within a tile of 16 rows; the others make the next tile meanwhile: q, k, v, factors.
+//   and need no other warp within a tile of 16 rows. The others meanwhile make the next tile (q, k, v,
+//   factors) and finish the one before (the gated norm).
 // Either way the state stays in registers over the run's rows.
 //
 // Every sum has a fixed tree that knows neither the run's length nor the row's place in it.
@@ -92,8 +94,8 @@ __device__ __forceinline__ void begin_tiles(const Place<L>& at, int warp) {
   barrier_sync(kHalf + at.half, L::kHalfThreads);
 }
 
-/// The next tile, while the owners are at the one that begins at `row`. And the conv ring's old columns, when
-/// all of the half has read them.
+/// The next tile, while the owners are at the one that begins at `row`. And the conv ring's old
+/// columns, when all of the half has read them.
 template <typename L>
 __device__ __forceinline__ void make_next(const Place<L>& at, int row, Tile<L>& next,
                                           Crew helpers) {

@@ -23,9 +23,9 @@ constexpr int kRowsBesideHistory = kRingColumns - kHistory;
 constexpr int kVector = 8;  // bf16 of 16 bytes
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-/// A block has kHalves_ parts that know nothing of each other, each with a run of its own; two of them so
-/// that a multiprocessor has one block, and the runs of a small step lie on as many as there are. kRowsMax_: rows of the step at
-/// most.
+/// A block has kHalves_ parts that know nothing of each other, each with a run of its own. With two of
+/// them a multiprocessor has room for one block: the blocks of a single run spread over as many as they
+/// are, where smaller ones lie two by two. kRowsMax_: rows of the step at most.
 template <int kSlices_, int kRowsMax_, int kHalves_>
 struct Layout {
   static constexpr int kSlices = kSlices_;

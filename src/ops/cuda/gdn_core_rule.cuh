@@ -53,6 +53,8 @@ struct StateTile {
   }
 };
 
+/// load_eight() of what was loaded before, which the compiler would rather keep in registers: of these there
+/// are too few to mix S^T k and S^T q well.
 __device__ __forceinline__ void load_again(const float* from, float (&to)[kRowsOfK]) {
   const unsigned at = shared_address(from);
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -257,9 +259,9 @@ __device__ __forceinline__ void recur(WideTile& state, const TilePlace<L>& my, c
       load_eight(q_before + kApart, q[1]);
       state.multiply(k, of_k);
       state.multiply(q, of_q);
-      float kk[2][kRowsOfK];
-      load_again(qk + kHeadDim, kk[0]);
-      load_again(qk + kHeadDim + kApart, kk[1]);
+      float same_k[2][kRowsOfK];
+      load_again(qk + kHeadDim, same_k[0]);
+      load_again(qk + kHeadDim + kApart, same_k[1]);
       q_before = qk;
       qk += kChannelsQk;
       const float sum = sum_over_k(of_k, of_q, my.lane);
@@ -267,9 +269,9 @@ __device__ __forceinline__ void recur(WideTile& state, const TilePlace<L>& my, c
       state.parts[0].decay_by(f.x);
       state.parts[1].decay_by(f.x);
       // Behind the last row: something, unused.
-      state.parts[0].add(kk[0], d);
+      state.parts[0].add(same_k[0], d);
       load_eight(qk + kHeadDim, k[0]);
-      state.parts[1].add(kk[1], d);
+      state.parts[1].add(same_k[1], d);
       load_eight(qk + kHeadDim + kApart, k[1]);
       if (has_o) value[-kRowValues] = round_half(sum * unit_q);
       has_o = has_q;
