@@ -78,7 +78,7 @@ QuantisedMatch match_quantised(std::span<const uint16_t> operands, int num_rows,
                                std::span<const uint8_t> codes, std::span<const float> scales,
                                int scale_stride) {
   constexpr float kExact =
-      0x1p-12f;  // below 2^-13 not all are (packed.h), and what is rounded may come to lie there
+      0x1p-12f;  // below 2^-13 not all are (packed.h), and rounded they may lie at it
   std::vector<bf16> values(operands.size());
   const auto at = [&](int m, int k) {
     return static_cast<size_t>(m) * static_cast<size_t>(num_cols) + static_cast<size_t>(k);

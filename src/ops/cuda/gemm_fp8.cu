@@ -29,25 +29,25 @@ bool encode(const Tiled& tiled, CUtensorMap* map) {
                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-bool encode_tokens(const GemmFp8& gemm, CUtensorMap* map) {
+bool encode_tokens(const GemmFp8& gemm, int tokens, CUtensorMap* map) {
   return encode({CU_TENSOR_MAP_DATA_TYPE_UINT8,
                  2,
                  gemm.x.values,
                  {static_cast<cuuint64_t>(gemm.num_in), static_cast<cuuint64_t>(gemm.num_rows)},
                  {static_cast<cuuint64_t>(gemm.x.stride)},
-                 {kScaleBlock, kFp8TileTokens},
+                 {kScaleBlock, static_cast<cuuint32_t>(tokens)},
                  CU_TENSOR_MAP_SWIZZLE_128B},
                 map);
 }
 
-bool encode_scales(const GemmFp8& gemm, CUtensorMap* map) {
+bool encode_scales(const GemmFp8& gemm, int tokens, CUtensorMap* map) {
   return encode(
       {CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
        2,
        gemm.x.scales,
        {static_cast<cuuint64_t>(gemm.num_rows), static_cast<cuuint64_t>(gemm.num_in / kScaleBlock)},
        {static_cast<cuuint64_t>(gemm.x.scale_stride) * 4},
-       {kFp8TileTokens, 1},
+       {static_cast<cuuint32_t>(tokens), 1},
        CU_TENSOR_MAP_SWIZZLE_NONE},
       map);
 }
@@ -66,13 +66,13 @@ bool encode_weights(const PackedWeight& weight, int copy_groups, CUtensorMap* ma
       map);
 }
 
-bool encode_exact_tokens(const GemmFp8& gemm, CUtensorMap* map) {
+bool encode_exact_tokens(const GemmFp8& gemm, int tokens, CUtensorMap* map) {
   return encode({CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                  2,
                  gemm.exact_x,
                  {static_cast<cuuint64_t>(gemm.num_in), static_cast<cuuint64_t>(gemm.num_rows)},
                  {static_cast<cuuint64_t>(gemm.exact_stride) * 2},
-                 {kPackBlock, kFp8TileTokens},
+                 {kPackBlock, static_cast<cuuint32_t>(tokens)},
                  CU_TENSOR_MAP_SWIZZLE_128B},
                 map);
 }
@@ -109,7 +109,7 @@ int token_band(const GemmFp8& gemm, int tile_tokens, int num_token_tiles) {
   return (num_token_tiles + num_bands - 1) / num_bands;
 }
 
-int round_up(int count, int size) {
+int ceil_div(int count, int size) {
   return (count + size - 1) / size;
 }
 
@@ -118,7 +118,7 @@ constexpr int kPlannedClusters = 66;
 /// How many tiles of gate and up are not summed in whole rounds, and so in slices: few, of many; else 0.
 int num_tail_tiles(const GemmFp8& gemm) {
   if (gemm.epilogue != GemmEpilogue::kGateUp || gemm.num_in / kScaleBlock < kFp8Slices) return 0;
-  const int num_tiles = round_up(gemm.segments[0].weight.num_out, kScaleBlock);
+  const int num_tiles = ceil_div(gemm.segments[0].weight.num_out, kScaleBlock);
   const int rest = num_tiles % kPlannedClusters;
   return num_tiles > kPlannedClusters && rest * kFp8Slices <= kPlannedClusters ? rest : 0;
 }
@@ -144,20 +144,20 @@ Plan plan_of(const GemmFp8& gemm, int num_clusters) {
   const int num_fp8 = num_fp8_segments(gemm);
   Plan plan = {};
   for (int i = 0; i < (Shape::kPair ? 1 : num_fp8); ++i) {
-    plan.num_tiles += round_up(gemm.segments[i].weight.num_out, Shape::kTileRows);
+    plan.num_tiles += ceil_div(gemm.segments[i].weight.num_out, Shape::kTileRows);
   }
-  plan.num_token_tiles = round_up(gemm.num_rows, kTokens);
+  plan.num_token_tiles = ceil_div(gemm.num_rows, kTokens);
   const int num_split_tiles = Shape::kSplit ? num_tail_tiles(gemm) : 0;
   plan.num_whole_tiles = plan.num_tiles - num_split_tiles;
   const int num_sides = (gemm.num_segments - (Shape::kPair ? gemm.num_segments : num_fp8)) *
                         plan.num_token_tiles;  // like tiles
   const int num_split = num_split_tiles * plan.num_token_tiles;
   const int num_whole = plan.num_whole_tiles * plan.num_token_tiles + num_sides;
-  const auto rounds = static_cast<float>(round_up(num_whole + num_split, num_clusters));
+  const auto rounds = static_cast<float>(ceil_div(num_whole + num_split, num_clusters));
   const int shared = std::min((num_whole + num_split) % num_clusters, num_split);
   const auto shared_rounds =
-      static_cast<float>(round_up(num_whole + num_split - shared, num_clusters)) +
-      static_cast<float>(round_up(shared * kFp8Slices, num_clusters)) /
+      static_cast<float>(ceil_div(num_whole + num_split - shared, num_clusters)) +
+      static_cast<float>(ceil_div(shared * kFp8Slices, num_clusters)) /
           static_cast<float>(kFp8Slices) +
       kJoinBlocks * kScaleBlock / static_cast<float>(gemm.num_in);
   const int64_t num_slots =
@@ -186,10 +186,13 @@ bool fill_params(const GemmFp8& gemm, const Plan& plan, Fp8Params* params) {
     }
     params->segments[i] = {is_side ? weight.row_factors : weight.scales, segment.out,
                            segment.out_stride, weight.num_out, num_tiles};
-    num_tiles += round_up(weight.num_out, Shape::kTileRows);
+    num_tiles += ceil_div(weight.num_out, Shape::kTileRows);
   }
   params->num_segments = Shape::kPair ? 1 : num_fp8;
   params->num_rows = gemm.num_rows;
+  // In steps of eight, which the swizzle repeats.
+  params->tile_tokens =
+      ceil_div(ceil_div(gemm.num_rows, plan.num_token_tiles * Shape::kCluster), 8) * 8;
   params->num_blocks = gemm.num_in / kScaleBlock;
   params->num_side_units = (gemm.num_segments - num_fp8) * plan.num_token_tiles;
   params->num_tiles = plan.num_tiles;
@@ -206,8 +209,10 @@ bool fill_params(const GemmFp8& gemm, const Plan& plan, Fp8Params* params) {
   params->epilogue = gemm.epilogue;
   params->operand = gemm.operand;
   params->range_flag = gemm.range_flag;
-  if (Shape::kSide && !encode_exact_tokens(gemm, &params->exact_x)) return false;
-  return encode_tokens(gemm, &params->x) && encode_scales(gemm, &params->x_scales);
+  if (Shape::kSide && !encode_exact_tokens(gemm, params->tile_tokens, &params->exact_x))
+    return false;
+  return encode_tokens(gemm, params->tile_tokens, &params->x) &&
+         encode_scales(gemm, params->tile_tokens, &params->x_scales);
 }
 
 template <typename Shape>

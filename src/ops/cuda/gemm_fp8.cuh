@@ -40,6 +40,7 @@ struct Fp8Params {
   int num_segments;    // in FP8
   int num_side_units;  // before all others
   int num_rows;
+  int tile_tokens;      // of a block: tiles share the rows evenly, at most kFp8TileTokens each
   int num_blocks;       // of 128 k
   int num_tiles;        // of weight rows, whole ones first
   int num_whole_tiles;  // the others are split
@@ -140,6 +141,11 @@ struct Fp8Place {
   int shared = -1;
 };
 
+/// Behind the last row of a place.
+__device__ __forceinline__ int fp8_row_end(const Fp8Params& params, Fp8Place place) {
+  return min(params.num_rows, place.token_first + params.tile_tokens);
+}
+
 /// First 128 of K of a slice.
 SLUICE_HOST_DEVICE constexpr int fp8_slice_begin(int slice, int num_slices, int num_blocks) {
   return slice * num_blocks / num_slices;
@@ -161,7 +167,7 @@ __device__ __forceinline__ Fp8Place fp8_place(const Fp8Params& params, int unit,
     if (tile >= params.segments[i].first_tile) segment = i;
   }
   return {segment, tile - params.segments[segment].first_tile,
-          (token_tile * Shape::kCluster + rank) * kFp8TileTokens};
+          (token_tile * Shape::kCluster + rank) * params.tile_tokens};
 }
 
 /// Split tile `unit`, all of K.
@@ -180,8 +186,8 @@ __device__ __forceinline__ Fp8Place fp8_unit(const Fp8Params& params, int unit, 
     if (unit < params.num_side_units) {
       const int side = unit / params.num_token_tiles;
       const int token_tile = unit - side * params.num_token_tiles;
-      return {params.num_segments + side, 0, (token_tile * Shape::kCluster + rank) * kFp8TileTokens,
-              true};
+      return {params.num_segments + side, 0,
+              (token_tile * Shape::kCluster + rank) * params.tile_tokens, true};
     }
     unit -= params.num_side_units;
   }

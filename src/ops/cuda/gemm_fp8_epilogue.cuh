@@ -54,12 +54,12 @@ struct Fp8Bf16Out {
   bf16* at;  // the lane's first row and column
 
   __device__ __forceinline__ Fp8Bf16Out(const Fp8Params& params, const Fp8Segment& segment,
-                                        uint32_t aside, int token, int n_first)
+                                        uint32_t aside, int token, int row_end, int n_first)
       : aside(aside), stride(segment.out_stride) {
     const int lane = lane_read_here();
     const int row = token + lane / 8;
     const int n = n_first + lane % 8 * 8;
-    rows_left = params.num_rows - row;
+    rows_left = row_end - row;
     columns_left = segment.num_out - n;
     at = static_cast<bf16*>(segment.out) + row * stride + n;
   }
@@ -132,13 +132,14 @@ __device__ __forceinline__ void store_fp8_bf16(const Fp8Bf16Out& out, bool adds,
 /// kCount totals of the lane, twice as many columns.
 template <int kCount>
 __device__ __forceinline__ void store_fp8_fp32(const Fp8Params& params, const Fp8Segment& segment,
-                                               int token, int n_first, const float* totals) {
+                                               int token, int row_end, int n_first,
+                                               const float* totals) {
   const int lane = lane_read_here();
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int m = token + lane / 4 + i / 2 % 2 * 8;
     const int n = n_first + i / 4 * 8 + lane % 4 * 2 + i % 2;
-    if (m < params.num_rows && n < segment.num_out) {
+    if (m < row_end && n < segment.num_out) {
       static_cast<float*>(segment.out)[m * segment.out_stride + n] = totals[i];
     }
   }
@@ -167,7 +168,7 @@ __device__ __forceinline__ uint32_t fp8_gate_up(float gate0, float gate1, float 
 /// A tile of gate and up: 128 columns of the product, one group of its scales.
 template <typename Shape>
 __device__ __forceinline__ void store_fp8_gate_up(const Fp8Params& params, Fp8Place place,
-                                                  uint32_t aside, int token,
+                                                  uint32_t aside, int token, int row_end,
                                                   const Fp8Totals<Shape>& totals) {
   static_assert(Shape::kPair);
   const int lane = lane_read_here();
@@ -189,7 +190,7 @@ __device__ __forceinline__ void store_fp8_gate_up(const Fp8Params& params, Fp8Pl
     max_pair = __vmaxu2(max_pair, __shfl_xor_sync(0xffffffffu, max_pair, 2));
     const uint32_t largest = max(max_pair & 0xffffu, max_pair >> 16);
     const float bound = widen(bf16{static_cast<uint16_t>(largest)});
-    is_far |= !(bound < INFINITY);
+    is_far |= token + row < row_end && !(bound < INFINITY);
     const Fp8Scale scale(bound);
     const uint32_t to = aside + aside_place(row, fp8_operand_place(lane % 4 * 2));
 #pragma unroll
@@ -198,7 +199,7 @@ __device__ __forceinline__ void store_fp8_gate_up(const Fp8Params& params, Fp8Pl
       asm volatile("st.shared.u16 [%0], %1;" ::"r"(to ^ fp8_operand_place(8 * j)), "h"(codes)
                    : "memory");
     }
-    if (lane % 4 == 0 && token + row < params.num_rows) {
+    if (lane % 4 == 0 && token + row < row_end) {
       params.operand.scales[place.tile * params.operand.scale_stride + token + row] = scale.stored;
     }
   }
@@ -208,7 +209,7 @@ __device__ __forceinline__ void store_fp8_gate_up(const Fp8Params& params, Fp8Pl
   for (int q = 0; q < kAsideShares; ++q) {
     const int row = lane / 8 + 4 * q;
     const uint4 codes = load_aside(aside + aside_place(row, lane % 8 * 16));
-    if (token + row >= params.num_rows) continue;
+    if (token + row >= row_end) continue;
     uint8_t* to = params.operand.values + (token + row) * params.operand.stride +
                   place.tile * kScaleBlock + lane % 8 * 16;
     *reinterpret_cast<uint4*>(to) = codes;
@@ -220,19 +221,20 @@ __device__ __forceinline__ void store_fp8_tile(const Fp8Params& params, Fp8Ring<
                                                Fp8Place place, const Fp8Totals<Shape>& totals) {
   const int warp = thread_read_here() / kWarp;
   const int token = place.token_first + 16 * warp;
+  const int row_end = fp8_row_end(params, place);
   if constexpr (Shape::kPair) {
-    store_fp8_gate_up(params, place, ring.aside(warp), token, totals);
+    store_fp8_gate_up(params, place, ring.aside(warp), token, row_end, totals);
   } else {
     const Fp8Segment& segment = params.segments[place.segment];
     const int n_first = place.tile * Shape::kTileRows;
     if (params.epilogue == GemmEpilogue::kStoreFp32) {
 #pragma unroll
       for (int p = 0; p < Shape::kPieces; ++p) {
-        store_fp8_fp32<Shape::kSums>(params, segment, token, n_first + p * Shape::kRows,
+        store_fp8_fp32<Shape::kSums>(params, segment, token, row_end, n_first + p * Shape::kRows,
                                      totals.v[p]);
       }
     } else {
-      store_fp8_bf16<Shape>({params, segment, ring.aside(warp), token, n_first},
+      store_fp8_bf16<Shape>({params, segment, ring.aside(warp), token, row_end, n_first},
                             params.epilogue == GemmEpilogue::kResidual, totals);
     }
   }

@@ -57,7 +57,7 @@ __device__ void feed_fp8_tokens(const Fp8Params& params, Fp8Ring<Shape> ring) {
     for (int b = blocks.begin; b < blocks.end; ++b) {
       barrier_wait(ring.empty(at.slot), at.parity ^ 1);
       const uint32_t full = ring.full(at.slot);
-      barrier_expect(full, Shape::kTokenBytes + Shape::kScaleBytes);
+      barrier_expect(full, params.tile_tokens * (kScaleBlock + 4));
       load_tile_2d(ring.tokens(at.slot), &params.x, b * kScaleBlock, place.token_first, full,
                    kEvictNormal);
       load_tile_2d(ring.scales(at.slot), &params.x_scales, place.token_first, b, full,

@@ -51,7 +51,7 @@ __device__ void feed_fp8_side_tokens(const Fp8Params& params, Fp8Ring<Shape> rin
   for (int b = 0; b < Stage::num_stages(params); ++b) {
     barrier_wait(ring.empty(at.slot), at.parity ^ 1);
     const uint32_t full = ring.full(at.slot);
-    barrier_expect(full, Stage::kBlocks * Stage::kTokenBytes);
+    barrier_expect(full, Stage::kBlocks * params.tile_tokens * kPackBlock * 2);
 #pragma unroll
     for (int i = 0; i < Stage::kBlocks; ++i) {
       load_tile_2d(Stage::tokens(ring, at.slot, i), &params.exact_x,
@@ -123,7 +123,7 @@ __device__ __forceinline__ void store_fp8_side(const Fp8Params& params, Fp8Place
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int m = token + 8 * h;
-      if (m >= params.num_rows) continue;
+      if (m >= fp8_row_end(params, place)) continue;
       auto* to = static_cast<bf16*>(segment.out) + m * segment.out_stride + n;
       *reinterpret_cast<uint32_t*>(to) =
           narrow_pair(sums[4 * j + 2 * h] * first, sums[4 * j + 2 * h + 1] * second);
