@@ -29,7 +29,8 @@ enum class GemmEpilogue : int32_t {
 /// One projection of X.
 struct GemmSegment {
   PackedWeight weight;
-  void* out;           // [num_rows, num_out], natural order; 16-byte aligned with strides of 8 elements is the fast way
+  void*
+      out;  // [num_rows, num_out], natural order; 16-byte aligned with strides of 8 elements is the fast way
   int64_t out_stride;  // elements
 };
 
