@@ -29,9 +29,8 @@ enum class GemmEpilogue : int32_t {
 /// One projection of X.
 struct GemmSegment {
   PackedWeight weight;
-  void*
-      out;  // [num_rows, num_out], natural order; 16-byte aligned with strides of 8 elements is the fast way
-  int64_t out_stride;  // elements
+  void* out;           // [num_rows, num_out], natural order; 16-byte aligned is fast
+  int64_t out_stride;  // elements; a multiple of 8 is fast
 };
 
 /// What launches of one stream share; they follow each other, so one is enough for all of them.
