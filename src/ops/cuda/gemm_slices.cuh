@@ -3,23 +3,12 @@
 
 #include "ops/cuda/gemm_out.cuh"
 #include "ops/cuda/gemm_ring.cuh"
+#include "ops/cuda/tickets.cuh"
 
 namespace sluice::cuda {
 
 __device__ __forceinline__ void sync_consumers(int count) {
   asm volatile("bar.sync 3, %0;" ::"r"(count) : "memory");  // 1 and 2: a warpgroup each
-}
-
-/// What was written before by the threads that met this one at a barrier is seen by whoever awaits the ticket.
-__device__ __forceinline__ void leave_ticket(int* ticket) {
-  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(ticket) : "memory");
-}
-
-__device__ __forceinline__ void await_tickets(const int* ticket, int count) {
-  int seen;
-  do {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(ticket) : "memory");
-  } while (seen < count);
 }
 
 /// The calling thread's share of a slot of partial sums of a tile: quad q is at [q * kGemmConsumers].
