@@ -32,7 +32,7 @@ __device__ __forceinline__ void run_row(const Place<L>& at, int warp) {
   const unsigned thread = threadIdx.x % L::kHalfThreads;
   const StepPlace<L> my;
   const unsigned offset = my.offset(at.slice());
-  SharedStep<L>& step = at.shared.steps[at.half];
+  SharedStep<L>& step = at.shared.work[at.half].step;
   StateTile state;
   state.load(at.state(at.run.slot) + offset);
   const unsigned which = thread / kHeadDim % 2;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void begin_tiles(const Place<L>& at, int warp) {
   if (makes_gates) make_gates(at, exp_A, dt_bias);
   cp_async_wait();
   barrier_sync(kHalf + at.half, L::kHalfThreads);
-  TileConv<L>::run(at, 0, at.shared.several[at.half].tiles[0], all);
+  TileConv<L>::run(at, 0, at.shared.work[at.half].several.tiles[0], all);
   barrier_sync(kHalf + at.half, L::kHalfThreads);
 }
 
@@ -140,7 +140,7 @@ __device__ __forceinline__ void finish_tile(const Place<L>& at, int row, const T
 /// A run of several rows. `warp` of a half.
 template <typename L>
 __device__ __forceinline__ void run_tiles(const Place<L>& at, int warp) {
-  auto& tiles = at.shared.several[at.half].tiles;
+  auto& tiles = at.shared.work[at.half].several.tiles;
   constexpr int kLastBuffer = SharedTiles<L>::kBuffers - 1;
   const int barrier = kHalf + at.half;
   int buffer = 0;

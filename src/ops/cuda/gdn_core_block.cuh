@@ -89,12 +89,16 @@ struct SharedTiles {
   bf16 raw[kHistory + kRows][kChannels];  // inputs, from three rows before the next tile on
 };
 
+/// Of a half. Halves do not meet, and one may have a run of one row while the other has several: each has a place of its own for either.
+template <typename L>
+union SharedWork {
+  SharedStep<L> step;
+  SharedTiles<L> several;
+};
+
 template <typename L>
 struct Shared {
-  union {
-    SharedStep<L> steps[L::kHalves];
-    SharedTiles<L> several[L::kHalves];
-  };
+  SharedWork<L> work[L::kHalves];
   alignas(16) uint64_t all_sums[L::kHalves][L::kTilesMax];  // mbarriers: a tile's sums have come
   bool writes_qk[L::kHalves];                               // of a run that needs tickets
   SharedRow<L> rows[1];  // as many as the step has: the block's runs behind one another

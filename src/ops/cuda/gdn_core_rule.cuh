@@ -123,7 +123,7 @@ __device__ __forceinline__ void share_sum(const Place<L>& at, int row, unsigned 
 template <typename L>
 __device__ __forceinline__ void recur_once(StateTile& tile, const StepPlace<L>& my,
                                            const Place<L>& at) {
-  SharedStep<L>& step = at.shared.steps[at.half];
+  SharedStep<L>& step = at.shared.work[at.half].step;
   SharedRow<L>& row = at.row(0);
   const int barrier = kPartials + at.half * L::kGroups + static_cast<int>(my.group);
   constexpr int kThreads = kWarpsOverK * kWarp;

@@ -41,7 +41,7 @@ __device__ __forceinline__ void fetch_inputs(const Place<L>& at, int row, Crew c
     const int position = at.run.position + of_run;
     const bf16* from =
         of_run >= 0 ? at.row_of(at.args.qkv, of_run) : at.ring(at.run.slot, position);
-    cp_async(&at.shared.several[at.half].raw[in_tile][vector * kVector], from + channel,
+    cp_async(&at.shared.work[at.half].several.raw[in_tile][vector * kVector], from + channel,
              position >= 0);
   }
 }
@@ -87,8 +87,8 @@ struct TileConv {
 #pragma unroll
       for (int i = 0; i < kHistory + kRows; ++i) {
         // Behind the tile's last row lie old inputs, not wanted.
-        x[i] =
-            *reinterpret_cast<const uint32_t*>(&at.shared.several[at.half].raw[first + i][channel]);
+        x[i] = *reinterpret_cast<const uint32_t*>(
+            &at.shared.work[at.half].several.raw[first + i][channel]);
       }
       const float4 w0 = w[0], w1 = w[1];
 #pragma unroll
