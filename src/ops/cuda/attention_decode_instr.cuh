@@ -50,9 +50,7 @@ __device__ __forceinline__ void prefetch(const void* at) {
 /// e^x to about 2^-22, zero below 2^-126.
 __device__ __forceinline__ float fast_exp(float x) {
   constexpr float kLog2E = 1.44269504f;
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
-  return y;
+  return quick_exp2(x * kLog2E);
 }
 
 /// Maximum over the warp of values that are no NaN.

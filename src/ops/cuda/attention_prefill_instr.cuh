@@ -90,11 +90,5 @@ __device__ __forceinline__ uint32_t max_bf16(uint32_t a, uint32_t b) {
   asm("max.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
   return x;
 }
-/// 2^x to about 2^-22, zero below 2^-126; exactly 1 at 0.
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 }  // namespace sluice::cuda::prefill

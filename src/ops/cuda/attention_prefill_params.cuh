@@ -32,7 +32,7 @@ struct Factors {
   float old, add;
 };
 __device__ __forceinline__ float weight(float m, float max) {
-  return m == -INFINITY ? 0.0f : exp2_fast((m - max) * kScale);
+  return m == -INFINITY ? 0.0f : quick_exp2((m - max) * kScale);
 }
 /// Joins a span's state to that of the spans before it, which is never empty.
 __device__ __forceinline__ Factors join(State* into, const State& child) {

@@ -147,7 +147,7 @@ __device__ __forceinline__ uint4 transpose_words(uint4 w) {
 /// 1 / (1 + e^-x) to 2^-22 max(1, |x|) of it.
 __device__ __forceinline__ float quick_sigmoid(float x) {
   float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + exp2_fast(x * -1.4426950408889634f)));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + quick_exp2(x * -1.4426950408889634f)));
   return y;
 }
 

@@ -49,15 +49,15 @@ __device__ __forceinline__ void softmax(const float (&s)[32], RowPair* rows, uin
     top = max_bf16(top, max_bf16(max_bf16(d[8 + h], d[10 + h]), max_bf16(d[12 + h], d[14 + h])));
     const float max = fmaxf(state->m, quad_max(fmaxf(low_bf16(top), high_bf16(top))));
     const float base = max == -INFINITY ? 0.0f : max;
-    scale[h] = exp2_fast((state->m - base) * kScale);
+    scale[h] = quick_exp2((state->m - base) * kScale);
     state->m = max;
     const float offset = -base * kScale;
     float sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const uint32_t x = d[2 * i + h];
-      const float low = exp2_fast(fmaf(low_bf16(x), kScale, offset));
-      const float high = exp2_fast(fmaf(high_bf16(x), kScale, offset));
+      const float low = quick_exp2(fmaf(low_bf16(x), kScale, offset));
+      const float high = quick_exp2(fmaf(high_bf16(x), kScale, offset));
       const uint32_t pair = pack_bf16(low, high);
       p[2 * i + h] = pair;
       sum[0] += low_bf16(pair);

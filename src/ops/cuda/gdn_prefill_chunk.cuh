@@ -16,8 +16,6 @@
 // the loop closes, and it moves arithmetic behind waits if nothing holds it (settle()).
 
 #include "ops/cuda/gdn_prefill_layout.cuh"
-#include "ops/cuda/mma.cuh"
-#include "ops/cuda/pdl.cuh"
 #include "ops/cuda/tma.cuh"
 
 namespace sluice::cuda::gdn_prefill {

@@ -22,12 +22,6 @@ __device__ __forceinline__ float2 widen_f16_pair(uint32_t pair) {
   return x;
 }
 
-/// 2^x to 2^-22 of it.
-__device__ __forceinline__ float quick_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 /// Stay where they are written, so that they are on their way before pdl_wait().
 __device__ __forceinline__ float load_state(const float* from) {
   float x;
@@ -58,13 +52,7 @@ __device__ __forceinline__ void store_transposed(uint32_t row, uint32_t a, uint3
                : "memory");
 }
 
-/// 16 bytes of shared memory.
-__device__ __forceinline__ void load_words(uint32_t (&out)[4], uint32_t from) {
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(from)
-               : "memory");
-}
+/// 8 or 16 bytes of shared memory.
 __device__ __forceinline__ float2 load_floats(uint32_t from) {
   float2 v;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
@@ -132,27 +120,19 @@ __device__ __forceinline__ void multiply_column(float (&d)[kCount / 2], const ui
                                                 uint32_t column) {
   constexpr uint64_t kLayout = uint64_t{256 >> 4} << 32 | uint64_t{128 >> 4} << 16;
   static_assert(kCount % 16 == 0 && kCount <= 64 && (kAdds || kCount >= 48));
-#define SLUICE_MULTIPLY(n, sums, operands, adds, outputs)                                     \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" sums "}, " operands \
-               ", " #adds ", 1, 1, 0;"                                                        \
-               : outputs                                                                      \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(kLayout | column))
   if constexpr (kCount == 64 && !kAdds) {
-    SLUICE_MULTIPLY(64, SLUICE_SUMS64, SLUICE_OPS64, 0, SLUICE_D32("=f", d, 0));
+    SLUICE_WGMMA(64, 0, "=f", kLayout | column);
   } else if constexpr (kCount == 64) {
-    SLUICE_MULTIPLY(64, SLUICE_SUMS64, SLUICE_OPS64, 1, SLUICE_D32("+f", d, 0));
+    SLUICE_WGMMA(64, 1, "+f", kLayout | column);
   } else if constexpr (kCount == 48 && !kAdds) {
-    SLUICE_MULTIPLY(48, SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16, "{%24, %25, %26, %27}, %28", 0,
-                    SLUICE_D24("=f", d));
+    SLUICE_WGMMA(48, 0, "=f", kLayout | column);
   } else if constexpr (kCount == 48) {
-    SLUICE_MULTIPLY(48, SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16, "{%24, %25, %26, %27}, %28", 1,
-                    SLUICE_D24("+f", d));
+    SLUICE_WGMMA(48, 1, "+f", kLayout | column);
   } else if constexpr (kCount == 32) {
-    SLUICE_MULTIPLY(32, SLUICE_SUMS32, SLUICE_OPS32, 1, SLUICE_D16("+f", d, 0));
+    SLUICE_WGMMA(32, 1, "+f", kLayout | column);
   } else {
-    SLUICE_MULTIPLY(16, SLUICE_P0, "{%8, %9, %10, %11}, %12", 1, SLUICE_D8("+f", d, 0));
+    SLUICE_WGMMA(16, 1, "+f", kLayout | column);
   }
-#undef SLUICE_MULTIPLY
 }
 
 /// A tile at `address` for these, the same in all lanes.

@@ -3,6 +3,7 @@
 // bulk copies, kStages chunks deep, and takes o away.
 
 #include "ops/cuda/gdn_prefill_chunk.cuh"
+#include "ops/cuda/pdl.cuh"
 
 namespace sluice::cuda::gdn_prefill {
 

@@ -79,49 +79,52 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
 #define SLUICE_D32(c, d, i) SLUICE_D16(c, d, i), SLUICE_D16(c, d, i + 16)
 #define SLUICE_D64(c, d, i) SLUICE_D32(c, d, i), SLUICE_D32(c, d, i + 32)
 
-// One instruction: n tokens, placeholders of its n / 2 sums, those of A and of the descriptor, whether it adds (1) or begins (0).
-#define SLUICE_WGMMA(n, sums, operands, adds, outputs)                                        \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" sums "}, " operands \
-               ", " #adds ", 1, 1, 0;"                                                        \
-               : outputs                                                                      \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile_descriptor(tile)))
+// Of each n (tokens): placeholders of its n / 2 sums, of A and the descriptor, and the sums `d` themselves with constraint c.
+#define SLUICE_SUMS16 SLUICE_P0
+#define SLUICE_OPS16 "{%8, %9, %10, %11}, %12"
+#define SLUICE_OUT16(c) SLUICE_D8(c, d, 0)
+#define SLUICE_SUMS32 SLUICE_P0 ", " SLUICE_P8
+#define SLUICE_OPS32 "{%16, %17, %18, %19}, %20"
+#define SLUICE_OUT32(c) SLUICE_D16(c, d, 0)
+#define SLUICE_SUMS64 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24
+#define SLUICE_OPS64 "{%32, %33, %34, %35}, %36"
+#define SLUICE_OUT64(c) SLUICE_D32(c, d, 0)
+
+// One instruction of n tokens: whether it adds (1, "+f") or begins (0, "=f"), and B's descriptor.
+#define SLUICE_WGMMA(n, adds, c, descriptor)                                             \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" SLUICE_SUMS##n \
+               "}, " SLUICE_OPS##n ", " #adds ", 1, 1, 0;"                               \
+               : SLUICE_OUT##n(c)                                                        \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor))
 
 /// sums (+)= A B for kTokens tokens; a: four registers of A, tile: a descriptor's low word.
 template <int kTokens>
 struct Wgmma;
 
-#define SLUICE_SUMS16 SLUICE_P0
-#define SLUICE_OPS16 "{%8, %9, %10, %11}, %12"
+#define SLUICE_WGMMA_BEGIN(n)                                                       \
+  static __device__ __forceinline__ void begin(float(&d)[n / 2], const uint32_t* a, \
+                                               uint32_t tile) {                     \
+    SLUICE_WGMMA(n, 0, "=f", tile_descriptor(tile));                                \
+  }
+#define SLUICE_WGMMA_ADD(n)                                                                        \
+  static __device__ __forceinline__ void add(float(&d)[n / 2], const uint32_t* a, uint32_t tile) { \
+    SLUICE_WGMMA(n, 1, "+f", tile_descriptor(tile));                                               \
+  }
+
 template <>
 struct Wgmma<16> {
-  static __device__ __forceinline__ void begin(float (&d)[8], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(16, SLUICE_SUMS16, SLUICE_OPS16, 0, SLUICE_D8("=f", d, 0));
-  }
-  static __device__ __forceinline__ void add(float (&d)[8], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(16, SLUICE_SUMS16, SLUICE_OPS16, 1, SLUICE_D8("+f", d, 0));
-  }
+  SLUICE_WGMMA_BEGIN(16)
+  SLUICE_WGMMA_ADD(16)
 };
-#define SLUICE_SUMS32 SLUICE_P0 ", " SLUICE_P8
-#define SLUICE_OPS32 "{%16, %17, %18, %19}, %20"
 template <>
 struct Wgmma<32> {
-  static __device__ __forceinline__ void begin(float (&d)[16], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(32, SLUICE_SUMS32, SLUICE_OPS32, 0, SLUICE_D16("=f", d, 0));
-  }
-  static __device__ __forceinline__ void add(float (&d)[16], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(32, SLUICE_SUMS32, SLUICE_OPS32, 1, SLUICE_D16("+f", d, 0));
-  }
+  SLUICE_WGMMA_BEGIN(32)
+  SLUICE_WGMMA_ADD(32)
 };
-#define SLUICE_SUMS64 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16 ", " SLUICE_P24
-#define SLUICE_OPS64 "{%32, %33, %34, %35}, %36"
 template <>
 struct Wgmma<64> {
-  static __device__ __forceinline__ void begin(float (&d)[32], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(64, SLUICE_SUMS64, SLUICE_OPS64, 0, SLUICE_D32("=f", d, 0));
-  }
-  static __device__ __forceinline__ void add(float (&d)[32], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(64, SLUICE_SUMS64, SLUICE_OPS64, 1, SLUICE_D32("+f", d, 0));
-  }
+  SLUICE_WGMMA_BEGIN(64)
+  SLUICE_WGMMA_ADD(64)
 };
 
 }  // namespace sluice::cuda

@@ -15,51 +15,45 @@ namespace sluice::cuda {
 
 #define SLUICE_SUMS48 SLUICE_P0 ", " SLUICE_P8 ", " SLUICE_P16
 #define SLUICE_OPS48 "{%24, %25, %26, %27}, %28"
+#define SLUICE_OUT48(c) SLUICE_D24(c, d)
 template <>
 struct Wgmma<48> {
-  static __device__ __forceinline__ void add(float (&d)[24], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(48, SLUICE_SUMS48, SLUICE_OPS48, 1, SLUICE_D24("+f", d));
-  }
+  SLUICE_WGMMA_ADD(48)
 };
 #define SLUICE_SUMS72 SLUICE_P0_31 ", %32, %33, %34, %35"
 #define SLUICE_OPS72 "{%36, %37, %38, %39}, %40"
+#define SLUICE_OUT72(c) SLUICE_D36(c, d)
 template <>
 struct Wgmma<72> {
-  static __device__ __forceinline__ void add(float (&d)[36], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(72, SLUICE_SUMS72, SLUICE_OPS72, 1, SLUICE_D36("+f", d));
-  }
+  SLUICE_WGMMA_ADD(72)
 };
 #define SLUICE_SUMS80 SLUICE_P0_31 ", " SLUICE_P32
 #define SLUICE_OPS80 "{%40, %41, %42, %43}, %44"
+#define SLUICE_OUT80(c) SLUICE_D40(c, d)
 template <>
 struct Wgmma<80> {
-  static __device__ __forceinline__ void add(float (&d)[40], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(80, SLUICE_SUMS80, SLUICE_OPS80, 1, SLUICE_D40("+f", d));
-  }
+  SLUICE_WGMMA_ADD(80)
 };
 #define SLUICE_SUMS88 SLUICE_P0_31 ", " SLUICE_P32 ", %40, %41, %42, %43"
 #define SLUICE_OPS88 "{%44, %45, %46, %47}, %48"
+#define SLUICE_OUT88(c) SLUICE_D44(c, d)
 template <>
 struct Wgmma<88> {
-  static __device__ __forceinline__ void add(float (&d)[44], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(88, SLUICE_SUMS88, SLUICE_OPS88, 1, SLUICE_D44("+f", d));
-  }
+  SLUICE_WGMMA_ADD(88)
 };
 #define SLUICE_SUMS104 SLUICE_P0_31 ", " SLUICE_P32 ", " SLUICE_P40 ", %48, %49, %50, %51"
 #define SLUICE_OPS104 "{%52, %53, %54, %55}, %56"
+#define SLUICE_OUT104(c) SLUICE_D52(c, d)
 template <>
 struct Wgmma<104> {
-  static __device__ __forceinline__ void add(float (&d)[52], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(104, SLUICE_SUMS104, SLUICE_OPS104, 1, SLUICE_D52("+f", d));
-  }
+  SLUICE_WGMMA_ADD(104)
 };
 #define SLUICE_SUMS128 SLUICE_P0_31 ", " SLUICE_P32 ", " SLUICE_P40 ", " SLUICE_P48 ", " SLUICE_P56
 #define SLUICE_OPS128 "{%64, %65, %66, %67}, %68"
+#define SLUICE_OUT128(c) SLUICE_D64(c, d, 0)
 template <>
 struct Wgmma<128> {
-  static __device__ __forceinline__ void add(float (&d)[64], const uint32_t* a, uint32_t tile) {
-    SLUICE_WGMMA(128, SLUICE_SUMS128, SLUICE_OPS128, 1, SLUICE_D64("+f", d, 0));
-  }
+  SLUICE_WGMMA_ADD(128)
 };
 
 }  // namespace sluice::cuda
