@@ -1,36 +1,22 @@
 // Implements ops/cuda/gemm_prefill.h: what a launch is made of, and which kernel takes it.
 #include "ops/cuda/chained_launch.cuh"
+#include "ops/cuda/gemm_host.cuh"
 #include "ops/cuda/gemm_prefill.cuh"
-#include "ops/cuda/tensor_map.h"
 
 namespace sluice::cuda {
 namespace {
 
-/// A matrix of `rows` rows; a box is box[1] rows by box[0] elements. What lies beyond the matrix arrives as zeros.
-bool encode(CUtensorMapDataType type, const void* data, uint64_t rows, uint64_t row_elements,
-            uint64_t row_bytes, const cuuint32_t (&box)[2], CUtensorMapSwizzle swizzle,
-            CUtensorMap* map) {
-  const cuuint64_t dims[2] = {row_elements, rows};
-  const cuuint64_t strides[1] = {row_bytes};
-  const cuuint32_t steps[2] = {1, 1};
-  return encode_tiled()(map, type, 2, const_cast<void*>(data), dims, strides, box, steps,
-                        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
+/// A stage of tokens by 64 k; rows beyond the matrix arrive as zeros.
 bool encode_tokens(const Gemm& gemm, int tokens, CUtensorMap* map) {
-  return encode(CU_TENSOR_MAP_DATA_TYPE_FLOAT16, gemm.x, static_cast<uint64_t>(gemm.num_rows),
-                static_cast<uint64_t>(gemm.num_in), static_cast<uint64_t>(gemm.x_stride) * 2,
-                {kPackBlock, static_cast<cuuint32_t>(tokens)}, CU_TENSOR_MAP_SWIZZLE_128B, map);
-}
-
-/// Half a tile's row groups by 1,024 bytes.
-bool encode_weights(const PackedWeight& weight, CUtensorMap* map) {
-  const int block_bytes = weight.scales != nullptr ? kFp8BlockBytes : kF16BlockBytes;
-  const auto row_bytes = static_cast<uint64_t>(weight.num_in / kPackBlock * block_bytes);
-  return encode(CU_TENSOR_MAP_DATA_TYPE_UINT32, weight.data,
-                static_cast<uint64_t>((weight.num_out + kRowGroup - 1) / kRowGroup), row_bytes / 4,
-                row_bytes, {256, kTileGroups / 2}, CU_TENSOR_MAP_SWIZZLE_NONE, map);
+  const cuuint64_t dims[2] = {static_cast<cuuint64_t>(gemm.num_in),
+                              static_cast<cuuint64_t>(gemm.num_rows)};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(gemm.x_stride) * 2};
+  const cuuint32_t box[2] = {kPackBlock, static_cast<cuuint32_t>(tokens)};
+  const cuuint32_t steps[2] = {1, 1};
+  return encode_tiled()(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void*>(gemm.x), dims,
+                        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 /// Rows from which two blocks share token stages.
@@ -140,50 +126,6 @@ struct PrefillKernel {
   }
 };
 
-/// Everything but the token map and the plan. False if a tensor map cannot be encoded.
-bool fill_params(const Gemm& gemm, PrefillParams* params, int* num_tiles) {
-  const bool pair = gemm.epilogue == GemmEpilogue::kGateUp;
-  const int tile_rows = pair ? kTileRows / 2 : kTileRows;
-  *num_tiles = 0;
-  for (int i = 0; i < gemm.num_segments; ++i) {
-    const GemmSegment& segment = gemm.segments[i];
-    if (!encode_weights(segment.weight, &params->weights[i])) return false;
-    params->segments[i] = kernel_segment(segment, *num_tiles);
-    if (!pair || i == 0) *num_tiles += (segment.weight.num_out + tile_rows - 1) / tile_rows;
-  }
-  params->num_segments = pair ? 1 : gemm.num_segments;
-  params->is_pair = pair;
-  params->is_residual = gemm.epilogue == GemmEpilogue::kResidual;
-  params->num_rows = gemm.num_rows;
-  params->num_blocks = gemm.num_in / kScaleBlock;
-  params->operand = gemm.operand;
-  params->operand_stride = gemm.operand_stride;
-  params->range_flag = gemm.range_flag;
-  params->partials = gemm.workspace.partials;
-  params->tickets = gemm.workspace.tickets;
-  return true;
-}
-
-bool well_formed(const Gemm& gemm) {
-  if (gemm.num_rows < 1 || gemm.num_in < kScaleBlock || gemm.num_in % kScaleBlock != 0 ||
-      gemm.num_in / kScaleBlock > kGemmPrefillBlocksMax || gemm.x_stride % kPackBlock != 0) {
-    return false;
-  }
-  if (gemm.num_segments < 1 || gemm.num_segments > kGemmSegments) return false;
-  for (int i = 0; i < gemm.num_segments; ++i) {
-    const PackedWeight& weight = gemm.segments[i].weight;
-    if (weight.num_in != gemm.num_in || weight.num_out < 1) return false;
-    if ((weight.scales == nullptr) == (weight.row_factors == nullptr)) return false;
-  }
-  if (gemm.epilogue == GemmEpilogue::kStoreFp32) return false;
-  if (gemm.epilogue != GemmEpilogue::kGateUp) return true;
-  const PackedWeight& gate = gemm.segments[0].weight;
-  const PackedWeight& up = gemm.segments[1].weight;
-  return gemm.num_segments == 2 && gate.num_out == up.num_out && gate.num_out % kPackBlock == 0 &&
-         gemm.operand_stride % kPackBlock == 0 &&
-         (gate.scales == nullptr) == (up.scales == nullptr);
-}
-
 /// The tile that ends soonest.
 PrefillTile choose_tile(int num_rows, int num_tiles, int num_multiprocessors,
                         PrefillParams* params) {
@@ -201,13 +143,15 @@ PrefillTile choose_tile(int num_rows, int num_tiles, int num_multiprocessors,
 
 cudaError_t launch_tile(const Gemm& gemm, const PrefillTile* forced, cudaStream_t stream) {
   if (encode_tiled() == nullptr) return cudaErrorNotSupported;
-  if (!well_formed(gemm)) return cudaErrorInvalidValue;
+  if (!well_formed(gemm) || gemm.num_in / kScaleBlock > kGemmPrefillBlocksMax) {
+    return cudaErrorInvalidValue;
+  }
   int num_multiprocessors = 0;
   const cudaError_t status = count_multiprocessors(&num_multiprocessors);
   if (status != cudaSuccess) return status;
   PrefillParams params;
   int num_tiles = 0;
-  if (!fill_params(gemm, &params, &num_tiles)) return cudaErrorInvalidValue;
+  if (!fill_gemm(gemm, &params, &num_tiles)) return cudaErrorInvalidValue;
   split_tiles(num_tiles, &params);
   const PrefillTile tile =
       forced != nullptr ? *forced

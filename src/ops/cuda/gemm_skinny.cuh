@@ -185,14 +185,13 @@ struct SkinnyState {
     wgmma_commit();
     // These fragments were the last of their stage.
     if ((!kFp8 || j == 1) && threadIdx.x % kWarp == 0) barrier_arrive(used_weights);
-    const uint32_t tokens_of_block = used_tokens;
     if (j == 1) {
       used_tokens = warp.rings.tokens_empty(warp.tokens.slot);
       warp.tokens.advance();
     }
     await_stages(j == 1 && more, kFp8 ? j == 0 && more : has_next);
     wgmma_wait<1>();
-    if (j == 0 && !first && threadIdx.x % kWarp == 0) barrier_arrive(tokens_of_block);
+    if (j == 0 && !first) give_back_tokens();
     pin(fragments[1 - j].a);
     if constexpr (kFp8) {
       if (has_next) widen_half<true>(ahead, nothing, fragments[1 - j]);

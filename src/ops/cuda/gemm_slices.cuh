@@ -1,14 +1,16 @@
 #pragma once
 // Tiles whose parts of K are summed by several blocks: partial sums meet in device memory and are added in the order of the tree, whoever adds them.
 
+#include <algorithm>
+
 #include "ops/cuda/gemm_out.cuh"
 #include "ops/cuda/gemm_ring.cuh"
 #include "ops/cuda/tickets.cuh"
 
 namespace sluice::cuda {
 
-__device__ __forceinline__ void sync_consumers(int count) {
-  asm volatile("bar.sync 3, %0;" ::"r"(count) : "memory");  // 1 and 2: a warpgroup each
+__device__ __forceinline__ void sync_consumers() {
+  asm volatile("bar.sync 3, %0;" ::"n"(kGemmConsumers) : "memory");  // 1 and 2: a warpgroup each
 }
 
 /// The calling thread's share of a slot of partial sums of a tile: quad q is at [q * kGemmConsumers].
@@ -28,7 +30,7 @@ __device__ void leave_slice(const GemmParams& params, int split, int slice,
     const float* v = sums + 4 * q;
     __stcg(to + q * kGemmConsumers, make_float4(v[0], v[1], v[2], v[3]));
   }
-  sync_consumers(kGemmConsumers);
+  sync_consumers();
 }
 
 __device__ __forceinline__ void add_to(float4& sum, float4 x) {
@@ -61,10 +63,9 @@ __device__ __forceinline__ float4 add_slices(const float4* first, int num_slices
   return total;
 }
 
-/// A warpgroup's way out of a tile of up to kTokens rows.
+/// A warpgroup's way out of a tile of up to kTokens rows; its threads take 32 of gate|up at a time.
 template <int kTokens>
-using SkinnyOut = TileOut < GemmParams,
-      kTokens<32 ? 32 : kTokens>;
+using SkinnyOut = TileOut<GemmParams, std::max(kTokens, 32)>;
 
 /// Sums of f16 rows are multiplied by what packing divided them by.
 template <bool kPair, int kSums>
@@ -149,12 +150,12 @@ __device__ void finish_share(const GemmParams& params, GemmPlace place, uint32_t
   const int count = (share + 1) * kQuads / params.num_slices - first;
   int* tickets = params.tickets + 2 * split;
   if (count > 0) {
-    finish_quads<kTokens, kPair, (kQuads + 2) / 3>(params, place, staging, split, first, count,
-                                                   [&] {
-                                                     if (threadIdx.x == 0)
-                                                       await_tickets(tickets, params.num_slices);
-                                                     sync_consumers(kGemmConsumers);
-                                                   });
+    const auto wait = [&] {
+      if (threadIdx.x == 0) await_tickets(tickets, params.num_slices);
+      sync_consumers();
+    };
+    constexpr int kMost = (kQuads + 2) / 3;  // no tile is split in two
+    finish_quads<kTokens, kPair, kMost>(params, place, staging, split, first, count, wait);
   }
   // The last share leaves the tickets as it found them.
   if (threadIdx.x == 0 && atomicAdd(tickets + 1, 1) == params.num_slices - 1) {
@@ -177,7 +178,7 @@ __device__ void finish_if_last(const GemmParams& params, GemmPlace place, uint32
     *last = taken == params.num_slices - 1 ? 1 : 0;
     if (*last != 0) *ticket = 0;
   }
-  sync_consumers(kGemmConsumers);
+  sync_consumers();
   if (*last == 0) return;
   constexpr int kQuads = kTokens / 8;
   finish_quads<kTokens, kPair, kQuads>(params, place, staging, split, 0, kQuads, [] {});

@@ -9,7 +9,7 @@ template <int kTokens, bool kPair>
 cudaError_t launch_skinny(const Gemm& gemm, int num_multiprocessors, cudaStream_t stream) {
   GemmParams params;
   if (!fill_params(gemm, num_multiprocessors, &params) ||
-      !encode_tokens(gemm, kTokens, 2, &params.x)) {
+      !encode_tokens(gemm, kTokens, &params.x)) {
     return cudaErrorInvalidValue;
   }
   return launch<gemm_skinny_kernel<kTokens, kPair>>(GemmRings<SkinnyShape<kTokens>>::kSharedBytes,
